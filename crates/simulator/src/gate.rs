@@ -123,7 +123,7 @@ impl Service<Request<kube::client::Body>> for Gate {
             gate.add(name, &caller, request, sender);
             match answers.await {
                 Ok(response) => response,
-                // The process is dead, or its call was dropped: nothing ever answers.
+                // The process is dead, or its call was dropped, so the call is never answered.
                 Err(_) => pending().await,
             }
         })

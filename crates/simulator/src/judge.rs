@@ -139,8 +139,8 @@ pub(crate) fn judge(
     violations.find(|violation| !is_allowed(violation.oracle))
 }
 
-/// Whether an object was gone before the operator first wrote to it, and not so in the run without faults. Its finalizer was not set, so
-/// it may have missed the object altogether, with all that it does at deletions.
+/// Whether an object was deleted before the operator first wrote to it, unlike in the run without faults. The operator had not set a
+/// finalizer, so it may never have seen the object, and then does none of the work that a deletion causes.
 fn is_deleted_before_its_first_write(reference: &[Entry], trace: &[Entry]) -> bool {
     let unmarked = |trace| -> BTreeSet<&ObjectId> {
         let mut marked = BTreeSet::new();
@@ -164,8 +164,8 @@ fn changes(trace: &[Entry]) -> impl Iterator<Item = &Change> {
     })
 }
 
-/// Compares the worlds whenever they were quiet; only at the end if states between steps may differ. With `may_miss` missing objects
-/// are not violations.
+/// Compares the worlds after each step, when they were quiet; only those at the end if `only_at_the_end`, because states between steps
+/// may differ. With `may_miss` missing objects are not violations.
 fn compare_worlds(
     expected: &Expected,
     outcome: &Outcome,
@@ -192,7 +192,7 @@ fn compare_worlds(
     None
 }
 
-/// Finds a write that a process sends while another replica leads. If it does so without faults, it needs no lead for that.
+/// Finds a write that a process sends while another replica leads. A write that is also sent so without faults needs no leadership.
 fn compare_leads(expected: &BTreeMap<String, String>, found: &BTreeMap<String, String>) -> Option<Violation> {
     let (call, processes) = found.iter().find(|(call, _)| !expected.contains_key(*call))?;
     let title = format!("{processes}, and sends: {call}");

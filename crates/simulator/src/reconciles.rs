@@ -54,8 +54,8 @@ impl Reconciles {
 
     /// Returns a dispatcher that reports reconciles here, and drops all other spans and events.
     ///
-    /// While a process has one dispatcher alone, `tracing` asks that of the thread which reaches a span first whether the span is
-    /// enabled at all. Another test without a dispatcher would disable it for everybody. So there is always another dispatcher.
+    /// As long as a process has only one dispatcher, `tracing` asks the dispatcher of the thread that reaches a span first whether the span
+    /// is enabled for the whole process, so a test without a dispatcher would disable it. Therefore a second dispatcher always exists.
     pub(crate) fn subscriber(&self) -> Dispatch {
         static ANOTHER: OnceLock<Dispatch> = OnceLock::new();
         ANOTHER.get_or_init(|| Dispatch::new(Self::default()));

@@ -1,7 +1,7 @@
 //! Controllers of the world around an operator, for [`Simulation::actor`](crate::Simulation::actor).
 //!
-//! The embedded API server runs no workloads. These controllers do as much of the work of Kubernetes as operators wait for. No
-//! fault happens to them.
+//! The embedded API server runs no workloads. These controllers do the part of Kubernetes' work for which operators wait. Faults do not
+//! affect them.
 
 mod deployments;
 mod kubelet;

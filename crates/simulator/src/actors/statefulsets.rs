@@ -65,7 +65,7 @@ impl Reconciler for StatefulSets {
             set_controller_reference(&*set, &mut pod)?;
             let params = PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() };
             match api.create(&params, &pod).await {
-                // The pod before it is still there: its end is an event.
+                // The deleted pod of this name still exists. Its removal is an event, which starts the next reconcile.
                 Err(kube::Error::Api(status)) if status.code == 409 => {}
                 created => drop(created?),
             }

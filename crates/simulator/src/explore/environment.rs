@@ -38,7 +38,7 @@ impl Settings {
     ///
     /// # Panics
     ///
-    /// A variable has a value that it cannot have: a search that ignored it would be another one than was asked for.
+    /// A variable has an invalid value: a search that ignored it would not be the requested one.
     pub(crate) fn of_environment() -> Self {
         let variable = |name: &str| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());
         Self::parse(variable).unwrap_or_else(|error| panic!("{error}"))

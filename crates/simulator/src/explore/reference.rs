@@ -87,7 +87,7 @@ impl Reference {
         if let Some(violation) = judge_alone(&outcome) {
             return Err(find(&violation, &outcome, None));
         }
-        // A place where the thread is blocked must show in each run, so without one the others need not look.
+        // An operator that waits in real time blocks the thread in every run. If this run was not blocked, the others need not look.
         let looks_at_real_time = !outcome.blocked.is_empty();
         let definition = &Definition { looks_at_real_time, ..definition.clone() };
         let mut again = play(definition, &plan, Circumstances { beginning: second, ..same });

@@ -79,8 +79,8 @@ fn from(line: &ArrivedLine, what: What) -> Deviation {
     Deviation { what, call: line.line.clone(), number: line.number }
 }
 
-/// A crash for each world that the operator leaves behind: after each visible write, and before a write if something else changed
-/// the world since the last one; and while the world is quiet. First those with a restart at once.
+/// Crashes at each state of the world that the operator can leave behind: after each visible write; before a write if something else
+/// has changed the world since the operator's last write; and while the world is quiet. Crashes with a restart at once come first.
 fn crashes(writes: &[Write], steps: usize) -> Vec<Deviation> {
     let with = |restart: Restart| {
         writes.iter().enumerate().flat_map(move |(place, write)| {
@@ -94,7 +94,7 @@ fn crashes(writes: &[Write], steps: usize) -> Vec<Deviation> {
     with(Restart::AtOnce).chain(at_rest(steps)).chain(with(Restart::AfterNextStep)).collect()
 }
 
-/// Crashes while the world is quiet after a step, if the operator has something to remember: not before the first.
+/// Crashes while the world is quiet after a step. Before the first step there is none, because the operator has nothing to remember.
 fn at_rest(steps: usize) -> impl Iterator<Item = Deviation> {
     let steps = u32::try_from(steps).unwrap_or(u32::MAX);
     (1..=steps).map(|number| Deviation { what: What::CrashAtRest, call: STEP.to_owned(), number })
@@ -106,7 +106,8 @@ fn of_active(lines: &[ArrivedLine]) -> Vec<&ArrivedLine> {
     lines.iter().filter(|line| !process_of(&line.line).starts_with(&standby)).collect()
 }
 
-/// Holds from each line on. Skipped states need a later line about the object, and a hold until the next step needs one.
+/// Holds from each line on. A state can be skipped only if there is a later line about the object, and a hold until the next step needs
+/// a next step.
 fn staleness(lines: &[ArrivedLine], steps: usize) -> Vec<Deviation> {
     let lines = of_active(lines);
     let streams: BTreeSet<String> = lines.iter().map(|line| stream_of(&line.line)).collect();
@@ -139,7 +140,8 @@ fn staleness(lines: &[ArrivedLine], steps: usize) -> Vec<Deviation> {
     of_streams.chain(untils.into_iter().flat_map(with)).collect()
 }
 
-/// Lists that skip lines: one, if a later one is about the object, or those of the next step.
+/// Watches that end with 410, so that a list replaces lines: a single line, if a later one is about the same object, or all lines until
+/// the next step is done.
 fn unobserved(lines: &[ArrivedLine], steps: usize) -> Vec<Deviation> {
     let lines = of_active(lines);
     let has_later =
@@ -150,7 +152,8 @@ fn unobserved(lines: &[ArrivedLine], steps: usize) -> Vec<Deviation> {
     one.chain(step.map(|line| from(line, What::Relist(Until::NextStep)))).collect()
 }
 
-/// A garbage collector that acts at once, after deletions and where it acts without faults; and drawn orders.
+/// Garbage collections between a write and its answer: after deletions, and in steps in which the collector acts without faults. Then
+/// drawn orders of actions.
 fn order(reference: &Outcome) -> Vec<Deviation> {
     let is_collected = |write: &&Write| {
         let may = write.call.starts_with("delete") || reference.collected.contains(&write.step);

@@ -13,11 +13,11 @@ pub(super) struct Call {
     pub(super) actor: Actor,
     pub(super) name: Arc<CallName>,
     pub(super) phase: Phase,
-    /// Is gone when the caller has given up.
+    /// Cannot be upgraded when the caller has given up.
     pub(super) caller: Weak<()>,
     /// Whether the driver withholds it.
     pub(super) is_held: bool,
-    /// Whether it is carried out without its caller, too.
+    /// Whether it is carried out even if its caller has given up or is dead.
     pub(super) is_zombie: bool,
 }
 
@@ -93,7 +93,7 @@ impl Hub {
         }
     }
 
-    /// Drops calls that their callers have given up before execution, and answers without a caller.
+    /// Drops calls whose callers gave up before they were carried out, and answers whose callers gave up.
     pub(super) fn drop_abandoned(&self) {
         let abandoned: Vec<Call> = {
             let mut state = self.0.lock();

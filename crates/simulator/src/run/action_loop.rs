@@ -35,6 +35,9 @@ const SAME_CALLS_AT_ONCE: usize = 150;
 impl Run<'_> {
     /// Takes actions until the world is quiet after the last step.
     ///
+    /// Each pass through the loop waits until no task can run, records what has happened, and takes the first action that is possible,
+    /// in the order of the branches: it is the fixed order that the documentation of [`super`] lists.
+    ///
     /// # Errors
     /// The reason why the run ends early.
     pub(super) async fn act_until_done(&mut self) -> Result<(), End> {
@@ -47,11 +50,13 @@ impl Run<'_> {
             self.note_leads();
             self.note_blocked();
             if self.look_at_processes()? {
+                // A process that was just started runs before anything else happens.
                 continue;
             }
             self.end_holds(Rest::No);
             self.end_pauses();
             if self.collect_early {
+                // A deviation lets the collector act before an answer is handed over.
                 self.collect(&mut step).await?;
                 continue;
             }
@@ -91,15 +96,19 @@ impl Run<'_> {
                 self.collect(&mut step).await?;
                 continue;
             }
+            // A step may begin while an operator waits for its end. After the last step all processes must run again, because the end
+            // of the run is judged with all of them.
             let all_run = self.processes.iter().all(|process| process.state == Alive::Running);
             if step.is_none() && (next.is_some() || all_run) && self.is_quiet() {
                 if self.end_holds(if next.is_none() { Rest::Forever } else { Rest::Quiet }) {
+                    // The released lines may lead to more actions.
                     continue;
                 }
                 self.note_quiet(all_run)?;
                 if self.crash_at_rest().await {
                     continue;
                 }
+                // After a merge the remaining steps would repeat the run without faults.
                 let Some(next) = next.filter(|_| self.merge.merged_after().is_none()) else { return Ok(()) };
                 step = Some(self.begin_step(next));
                 continue;

@@ -76,6 +76,7 @@ impl Run<'_> {
         }
         if actor.is_operator() && name.is_write() {
             let call = name.to_string();
+            // A call that was held or paused keeps the number of its first turn.
             let number = match self.numbers.get(id) {
                 Some(number) => *number,
                 None => {
@@ -85,6 +86,7 @@ impl Run<'_> {
                     *count
                 }
             };
+            // At the calls before which `crashes` in `explore/strategies.rs` crashes the operator.
             if self.writes.is_empty() || self.others_changed {
                 self.note_crash_point(&call, number, false);
             }
@@ -121,7 +123,7 @@ impl Run<'_> {
                         self.pause(*actor, CUT_OFF);
                         return Ok(());
                     }
-                    // Not at calls.
+                    // These do not happen at calls.
                     What::Hold(_)
                     | What::Relist(_)
                     | What::Apart

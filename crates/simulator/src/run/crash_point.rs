@@ -1,7 +1,7 @@
 //! Crashes of the run without faults at which other runs begin.
 //!
 //! A run with one crash equals the run without faults up to there. Its process then has no memory, so the rest of it depends on the state
-//! of the world alone, and a copy of that suffices to begin in the middle. A sweep of crashes so takes a part of its time. Not all
+//! of the world alone, and a copy of that suffices to begin in the middle. So a sweep of crashes takes a fraction of the time. Not all
 //! crashes have such a point: other processes, a step under way and remote systems have state that cannot be copied.
 //!
 //! The order of simultaneous events may differ from that of a run from the start, for example of two watches of one resource. A violation

@@ -1,9 +1,9 @@
 //! Early end of a run that has become equal to the run without faults again.
 //!
-//! After a crash a process knows only the objects that it reads again. Once the world equals that of the run without faults when a step is
-//! done, and again when the next one is done, the rest of the run would repeat it. A process that remembers something from before is
-//! found by the other crashes of a sweep: there is one while the world is quiet after each step. Runs with other deviations, in which a
-//! process with a memory lives on, are played to their end.
+//! After a crash a process knows only the objects that it reads again. Once the world equals that of the run without faults when a step
+//! is done, and again when the next one is done, the rest of the run would repeat it. An operator that depends on its memory is found by
+//! other crashes of a sweep, which happen while the world is quiet after each step. Runs with other deviations, in which a process with a
+//! memory lives on, are played to their end.
 
 use super::{expected::Expected, outcome::QuietWorld};
 use crate::{

@@ -45,7 +45,7 @@ impl Run<'_> {
             return false;
         }
         let since = self.truth.lock().last_visible.max(self.unrest_since);
-        // Otherwise a hold could last so long that the runtime notices the silent watch, and opens it again.
+        // Short while lines are held back: after a longer silence the operator's cache would probe its watch and reopen it.
         let after = match (self.holds.is_empty(), self.processes_are_at_rest()) {
             (false, _) => QUIET_WHILE_HELD,
             (true, true) => QUIET_AT_REST,
