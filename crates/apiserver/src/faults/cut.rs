@@ -8,12 +8,12 @@ use super::WatchFault;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Cut {
     left: u64,
-    then: Then,
+    effect: CutEffect,
 }
 
 /// Effect on a watch once the number of events is reached.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Then {
+pub(crate) enum CutEffect {
     Close,
     Expire,
     Stall,
@@ -23,11 +23,11 @@ pub(crate) enum Then {
 impl Cut {
     /// Returns `None` if the fault does not depend on a number of events.
     pub(crate) fn of(fault: WatchFault) -> Option<Self> {
-        let (left, then) = match fault {
-            WatchFault::CloseAfterEvents(events) => (events, Then::Close),
-            WatchFault::ExpireAfterEvents(events) => (events, Then::Expire),
-            WatchFault::StallAfterEvents(events) => (events, Then::Stall),
-            WatchFault::HoldAfterEvents { events, time } => (events, Then::Hold(time)),
+        let (left, effect) = match fault {
+            WatchFault::CloseAfterEvents(events) => (events, CutEffect::Close),
+            WatchFault::ExpireAfterEvents(events) => (events, CutEffect::Expire),
+            WatchFault::StallAfterEvents(events) => (events, CutEffect::Stall),
+            WatchFault::HoldAfterEvents { events, time } => (events, CutEffect::Hold(time)),
             WatchFault::CloseAfter(_)
             | WatchFault::StallAfter(_)
             | WatchFault::Late(_)
@@ -36,7 +36,7 @@ impl Cut {
             | WatchFault::Duplicate(_)
             | WatchFault::Reorder(_) => return None,
         };
-        Some(Self { left, then })
+        Some(Self { left, effect })
     }
 
     /// Counts a sent event.
@@ -45,7 +45,7 @@ impl Cut {
     }
 
     /// Returns the effect, once no event is left.
-    pub(crate) fn due(self) -> Option<Then> {
-        (self.left == 0).then_some(self.then)
+    pub(crate) fn due(self) -> Option<CutEffect> {
+        (self.left == 0).then_some(self.effect)
     }
 }

@@ -74,9 +74,9 @@ mod fault_api;
 mod fault_json;
 mod journal;
 mod late;
-mod orders;
 mod plan;
 mod rule;
+mod watch_commands;
 
 use std::fmt;
 use std::sync::Arc;
@@ -91,15 +91,15 @@ pub use crate::request::info::RequestInfo;
 pub use crate::request::verb::Verb;
 pub(crate) use action::FailureResponse;
 pub use action::{Action, Answer, Failure, WatchFault};
-pub(crate) use cut::{Cut, Then};
+pub(crate) use cut::{Cut, CutEffect};
 pub(crate) use disorder::Disorder;
 pub(crate) use fault_api::{PREFIX as API, answer as answer_api};
 pub use journal::{Entry, Injected, Journal};
 pub(crate) use late::late;
-pub(crate) use orders::{Heard, Orders};
 use plan::Plan;
 pub(crate) use plan::{FaultyWatch, PlannedAction, Stale};
 pub use rule::{GroupResource, Rule, RuleId, When};
+pub(crate) use watch_commands::{SeenCommands, WatchCommands};
 
 use crate::kind::resource::StorageKey;
 use crate::state::ClusterState;
@@ -193,10 +193,10 @@ impl Faults {
     /// `group` is empty for the core group. Returns whether the resource is served.
     #[expect(clippy::must_use_candidate, reason = "called for its effect")]
     pub fn bookmark_now(&self, group: &str, plural: &str) -> bool {
-        self.order_watches(
+        self.command_watches(
             group,
             plural,
-            |order| order.bookmarks += 1,
+            |state| state.bookmarks += 1,
             |resource| Injected::Bookmarked { resource },
         )
     }
@@ -205,17 +205,22 @@ impl Faults {
     /// served.
     #[expect(clippy::must_use_candidate, reason = "called for its effect")]
     pub fn close_watches(&self, group: &str, plural: &str) -> bool {
-        self.order_watches(group, plural, |order| order.closes += 1, |resource| Injected::Closed { resource })
+        self.command_watches(
+            group,
+            plural,
+            |state| state.closes += 1,
+            |resource| Injected::Closed { resource },
+        )
     }
 
     /// Silences the open watches of a resource forever, even beyond their deadlines, like a network path that loses packets: the watches
     /// stay open, but neither events nor bookmarks arrive. New watches are not affected. Returns whether the resource is served.
     #[expect(clippy::must_use_candidate, reason = "called for its effect")]
     pub fn stall_watches(&self, group: &str, plural: &str) -> bool {
-        self.order_watches(
+        self.command_watches(
             group,
             plural,
-            |order| order.stalls += 1,
+            |state| state.stalls += 1,
             |resource| Injected::Stalled { resource },
         )
     }
@@ -224,16 +229,16 @@ impl Faults {
     /// [released](Self::release_watches) or end. Returns whether the resource is served.
     #[expect(clippy::must_use_candidate, reason = "called for its effect")]
     pub fn hold_watches(&self, group: &str, plural: &str) -> bool {
-        self.order_watches(group, plural, |order| order.held = true, |resource| Injected::Held { resource })
+        self.command_watches(group, plural, |state| state.held = true, |resource| Injected::Held { resource })
     }
 
     /// Resumes held watches, which then receive the changes made meanwhile. Returns whether the resource is served.
     #[expect(clippy::must_use_candidate, reason = "called for its effect")]
     pub fn release_watches(&self, group: &str, plural: &str) -> bool {
-        self.order_watches(
+        self.command_watches(
             group,
             plural,
-            |order| order.held = false,
+            |state| state.held = false,
             |resource| Injected::Released { resource },
         )
     }
@@ -247,7 +252,7 @@ impl Faults {
         let refused = Rule::new(Action::Fail(Failure::Initializing)).resource(group, plural);
         // The rule is added before the watches end, because their clients start new watches at once.
         let rule = self.add(refused.verb(Verb::List).verb(Verb::Watch));
-        self.injector.orders.give(&storage, |order| order.closes += 1);
+        self.injector.watch_commands.issue(&storage, |state| state.closes += 1);
         self.cluster.wake(&storage);
         self.record(Injected::Frozen { resource: GroupResource::new(group, plural), rule });
         Some(rule)
@@ -272,20 +277,20 @@ impl Faults {
         self.record(Injected::ClockAdvanced { by });
     }
 
-    /// Gives an order to the watches of a resource and wakes them.
-    fn order_watches(
+    /// Issues a command to the watches of a resource and wakes them.
+    fn command_watches(
         &self,
         group: &str,
         plural: &str,
-        change: impl FnOnce(&mut orders::Order),
-        what: impl FnOnce(GroupResource) -> Injected,
+        change: impl FnOnce(&mut watch_commands::CommandState),
+        injected: impl FnOnce(GroupResource) -> Injected,
     ) -> bool {
-        let give = |storage: &StorageKey| {
-            // Stored before the wake-up, so that the woken watches find the order.
-            self.injector.orders.give(storage, change);
+        let issue = |storage: &StorageKey| {
+            // Stored before the wake-up, so that the woken watches find the command.
+            self.injector.watch_commands.issue(storage, change);
             self.cluster.wake(storage);
         };
-        self.carry_out(group, plural, give, what)
+        self.carry_out(group, plural, issue, injected)
     }
 
     /// Runs `command` for the storage of a resource and records the fault. Returns `false` if the resource is not served.
@@ -294,12 +299,12 @@ impl Faults {
         group: &str,
         plural: &str,
         command: impl FnOnce(&StorageKey),
-        what: impl FnOnce(GroupResource) -> Injected,
+        injected: impl FnOnce(GroupResource) -> Injected,
     ) -> bool {
         let table = self.table(group, plural);
         if let Some(table) = &table {
             command(table);
-            self.record(what(GroupResource::new(group, plural)));
+            self.record(injected(GroupResource::new(group, plural)));
         }
         table.is_some()
     }
@@ -312,9 +317,9 @@ impl Faults {
         })
     }
 
-    fn record(&self, what: Injected) {
+    fn record(&self, injected: Injected) {
         let now = self.cluster.clock.now();
-        self.injector.change(|plan| plan.record(what, now));
+        self.injector.change(|plan| plan.record(injected, now));
     }
 }
 
@@ -324,12 +329,16 @@ pub(crate) struct Injector {
     /// Whether there are rules. Requests to a server without rules read nothing else.
     armed: AtomicBool,
     plan: Mutex<Plan>,
-    pub(crate) orders: Orders,
+    pub(crate) watch_commands: WatchCommands,
 }
 
 impl Injector {
     pub(crate) fn new(seed: u64) -> Self {
-        Self { armed: AtomicBool::new(false), plan: Mutex::new(Plan::new(seed)), orders: Orders::default() }
+        Self {
+            armed: AtomicBool::new(false),
+            plan: Mutex::new(Plan::new(seed)),
+            watch_commands: WatchCommands::default(),
+        }
     }
 
     pub(crate) fn is_armed(&self) -> bool {

@@ -1,6 +1,6 @@
 //! Faults of a watch, as a stream around it.
 //!
-//! Every watch passes through here, because an order of a test can reach it at any time. A watch without
+//! Every watch passes through here, because a command of a test can reach it at any time. A watch without
 //! faults costs two atomic loads per poll.
 
 use std::future::Future;
@@ -13,7 +13,7 @@ use kube_apimachinery::status::ApiError;
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
 use super::{Chunk, Watch};
-use crate::faults::{Cut, Disorder, FaultyWatch, Heard, Then, WatchFault, late};
+use crate::faults::{Cut, CutEffect, Disorder, FaultyWatch, SeenCommands, WatchFault, late};
 use crate::response::ResponseBody;
 
 /// Fault of one watch; `None` if the fault rules select none.
@@ -63,9 +63,9 @@ impl Fault {
 /// A watch with its faults.
 pub(super) struct FaultyStream {
     watch: Watch,
-    /// Orders to the table's watches that this watch has seen.
-    heard: Heard,
-    /// Whether a fault or an order has silenced the watch forever.
+    /// Commands to the table's watches that this watch has seen.
+    seen: SeenCommands,
+    /// Whether a fault or a command has silenced the watch forever.
     stalled: bool,
     /// Fault of this watch alone. Boxed because rare.
     own: Option<Box<OwnFault>>,
@@ -116,16 +116,16 @@ enum Effect {
     Silence,
     /// The watch sends nothing for the time in `holding`.
     Pause,
-    /// The watch sends nothing until the next order.
+    /// The watch sends nothing until the next command.
     Held,
     End,
 }
 
 impl FaultyStream {
     pub(super) fn new(watch: Watch, fault: Fault, start: Instant) -> Self {
-        let heard = watch.call.context.injector.orders.heard(watch.call.served.storage());
+        let seen = watch.call.context.injector.watch_commands.seen_by_new_watch(watch.call.served.storage());
         let own = fault.0.map(|faulty| Box::new(OwnFault::of(faulty, start)));
-        Self { watch, heard, stalled: false, own }
+        Self { watch, seen, stalled: false, own }
     }
 
     /// Returns the stream of chunks, each delayed until its revision is persisted, so that no client sees a change that may be lost.
@@ -137,7 +137,7 @@ impl FaultyStream {
         })
     }
 
-    /// Returns the effect of the watch's own fault and of orders. `latest` is the last change before this call.
+    /// Returns the effect of the watch's own fault and of commands. `latest` is the last change before this call.
     fn effect(&mut self, latest: u64, context: &mut Context<'_>) -> Effect {
         let own = self.own.as_deref_mut();
         if let Some(stall) = own.and_then(|own| own.stall.as_mut()) {
@@ -153,41 +153,41 @@ impl FaultyStream {
         if let Some(own) = self.own.as_deref_mut() {
             match own.cut.and_then(Cut::due) {
                 None => {}
-                Some(Then::Close) => return Effect::End,
-                Some(Then::Stall) => return Effect::Silence,
-                Some(Then::Expire) => {
+                Some(CutEffect::Close) => return Effect::End,
+                Some(CutEffect::Stall) => return Effect::Silence,
+                Some(CutEffect::Expire) => {
                     self.watch.fail(&ApiError::new(410, "Expired", "too old resource version: a fault"));
                     return Effect::None;
                 }
-                Some(Then::Hold(time)) => {
+                Some(CutEffect::Hold(time)) => {
                     own.cut = None;
                     own.holding = Some(Box::pin(sleep(time)));
                     return Effect::Pause;
                 }
             }
         }
-        if self.hear() {
+        if self.receive_commands() {
             return Effect::End;
         }
         if self.stalled {
             return Effect::Silence;
         }
-        if self.heard.order.held {
+        if self.seen.state.held {
             self.watch.changes.see(latest);
             return Effect::Held;
         }
         Effect::None
     }
 
-    /// Receives new orders; returns whether the watch has to end.
-    fn hear(&mut self) -> bool {
-        let orders = &self.watch.call.context.injector.orders;
-        let Some(before) = orders.hear(self.watch.call.served.storage(), &mut self.heard) else {
+    /// Receives new commands; returns whether the watch has to end.
+    fn receive_commands(&mut self) -> bool {
+        let commands = &self.watch.call.context.injector.watch_commands;
+        let Some(before) = commands.receive(self.watch.call.served.storage(), &mut self.seen) else {
             return false;
         };
-        self.watch.bookmark_now |= self.heard.order.bookmarks > before.bookmarks;
-        self.stalled |= self.heard.order.stalls > before.stalls;
-        self.heard.order.closes > before.closes
+        self.watch.bookmark_now |= self.seen.state.bookmarks > before.bookmarks;
+        self.stalled |= self.seen.state.stalls > before.stalls;
+        self.seen.state.closes > before.closes
     }
 }
 
@@ -207,7 +207,7 @@ impl Stream for FaultyStream {
                 ready!(holding.as_mut().poll(context));
                 own.holding = None;
             }
-            // Loaded before orders are received, so that a later one counts as a new change.
+            // Loaded before commands are received, so that a later one counts as a new change.
             let latest = stream.watch.changes.latest();
             match stream.effect(latest, context) {
                 Effect::None => {}

@@ -295,7 +295,7 @@ impl Watch {
         if self.ended || (!waited && self.interrupts.is_over()) {
             return Next::End;
         }
-        // The counter is loaded before reading, so that later changes count as new. Fault orders increment it too.
+        // The counter is loaded before reading, so that later changes count as new. Fault commands increment it too.
         let latest = self.changes.latest();
         let has_news = self.changes.has_news();
         match self.initial_chunk() {
