@@ -33,7 +33,7 @@ impl Priority {
     }
 }
 
-/// How long and how often a lower priority may be passed over.
+/// Limits on how long and how often a lower priority is passed over.
 ///
 /// A priority is passed over when a key of a higher one is handed out while it has ready keys. `after` later it is *aged*,
 /// until it has no ready key any more. While priorities are aged, at least one in `every` hand-outs is a key of an aged one; if

@@ -203,7 +203,7 @@ impl<R: Request> Runnable for Arc<Controller<R>> {
         // A token of their own, because workers also have to finish when the controller fails while the manager goes on.
         let draining = cx.draining().child_token();
         let make = self.make_workers(&cx, draining.clone());
-        // The pool aborts the workers when it is dropped, at whichever point this future is dropped.
+        // Dropping this future drops the pool, which aborts the workers.
         let mut pool = WorkerPool::new(self.wanted_workers.subscribe());
         let failure = loop {
             // Repeated after each change of the wanted number, and after a worker has retired.
@@ -240,7 +240,7 @@ impl<R: Request> Runnable for Arc<Controller<R>> {
     }
 
     fn unfinished(&self) -> Vec<String> {
-        self.workers.lock().iter().filter_map(|worker| worker.in_work()).collect()
+        self.workers.lock().iter().filter_map(|worker| worker.running_reconcile()).collect()
     }
 }
 

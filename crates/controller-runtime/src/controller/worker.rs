@@ -50,7 +50,7 @@ pub(super) struct Worker<R: Request> {
     pub(super) context: Arc<WorkerContext>,
     /// The running request, for the report of unfinished reconciles.
     pub(super) current: Mutex<Option<R>>,
-    /// Whether the worker has stopped, at whichever point.
+    /// Whether the worker has stopped: its future has returned or was dropped.
     pub(super) stopped: AtomicBool,
     pub(super) rng: Mutex<fastrand::Rng>,
     /// Shared by the workers of the controller.
@@ -114,7 +114,7 @@ impl<R: Request> Worker<R> {
     }
 
     /// Controller and request of the running reconcile.
-    pub(super) fn in_work(&self) -> Option<String> {
+    pub(super) fn running_reconcile(&self) -> Option<String> {
         if self.stopped.load(Ordering::Acquire) {
             return None; // it was dropped
         }

@@ -34,7 +34,7 @@ use serde::{Serialize, Serializer};
 pub struct Finding {
     /// Kind of problem.
     pub id: FindingId,
-    /// How urgent it is.
+    /// Its urgency.
     pub severity: Severity,
     /// Object, resource or component that has the problem, e.g. `Deployment shop/web` or `configmaps`.
     pub subject: String,
@@ -44,7 +44,7 @@ pub struct Finding {
     pub text: String,
     /// Facts behind the text, one per line: may be empty.
     pub evidence: Vec<String>,
-    /// What to do.
+    /// The next step for the user, as a sentence.
     pub next: String,
 }
 

@@ -52,7 +52,7 @@ impl LeasePermit {
                 biased;
                 changed = self.until.changed() => {
                     if changed.is_err() {
-                        // The issuer is gone and nothing renews the permit: it lasts until its granted end.
+                        // The issuer was dropped, so the permit is not renewed: it lasts until its granted end.
                         tokio::time::sleep_until(until).await;
                         return;
                     }

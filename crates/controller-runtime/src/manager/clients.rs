@@ -29,7 +29,7 @@ pub(super) struct Observers<'o> {
     /// Shows own writes.
     pub(super) cache: &'o Arc<Cache>,
     pub(super) findings: &'o Arc<ClientFindings>,
-    /// Refuses or reports requests that nothing declares.
+    /// Refuses or reports undeclared requests.
     pub(super) declaration_check: Option<&'o Arc<DeclarationCheck>>,
 }
 

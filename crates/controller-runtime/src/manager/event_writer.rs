@@ -35,7 +35,7 @@ impl EventWriter {
         (recorder, Self { task, last_events })
     }
 
-    /// Whether the task runs, or its end has not been returned by [`ended`](Self::ended).
+    /// Returns whether the task runs, or [`ended`](Self::ended) has not returned its end yet.
     pub(super) fn is_running(&self) -> bool {
         !self.task.is_empty()
     }

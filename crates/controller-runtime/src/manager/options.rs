@@ -51,7 +51,7 @@ pub struct ManagerOptions {
 pub enum Shutdown {
     /// None: they are dropped at once.
     Immediate,
-    /// This long; then they are dropped, and the manager names them in its error.
+    /// At most this time. Then they are dropped, and the manager names them in its error.
     Within(Duration),
     /// Unlimited.
     Unbounded,
@@ -135,7 +135,7 @@ impl ManagerOptions {
         self
     }
 
-    /// Sets how requests are handled that nothing [declares](crate::rights), for the manager's clients and caches, and for
+    /// Sets the handling of requests without a [declaration](crate::rights), for the manager's clients and caches, and for
     /// [`Client::kube`](crate::Client::kube) of these clients. Default: they are sent. An [`Operator`](crate::operator::Operator) refuses
     /// them in programs with debug assertions, and reports them in others.
     ///

@@ -181,7 +181,7 @@ impl ManagerRun<'_> {
                 self.shutdown_began.get_or_insert_with(Instant::now);
             }
             // Deadlines are computed in each iteration, because any event may have moved them.
-            self.look_at_loss();
+            self.track_loss();
             let (grace, give_up) = (self.end_of_grace(), self.aborted.map(|aborted| aborted + ABORT));
             let overdue =
                 self.losing.as_ref().filter(|losing| !losing.is_logged).map(|losing| losing.since + ABORT);
@@ -190,7 +190,7 @@ impl ManagerRun<'_> {
                 // The shutdown comes first: nothing new may begin if it coincides with another event.
                 biased;
                 () = &mut shutdown, if self.shutdown_began.is_none() => registry.step(LifecycleInput::Shutdown),
-                leadership = changed(leadership) => self.led(&leadership),
+                leadership = changed(leadership) => self.leadership_changed(&leadership),
                 // Failures come before the ends of tasks, because a task that reported a failure may have ended as
                 // well.
                 Some((id, error)) = self.failures.1.recv() => self.failed(id, error),
@@ -205,7 +205,7 @@ impl ManagerRun<'_> {
                 }
                 ended = event_writer.ended(), if event_writer.is_running() => {
                     let reason = ended.and_then(Result::err).map_or("it ended early".to_owned(), |error| error.to_string());
-                    self.fails(ManagerError::TaskEnded { task: "the writer of Kubernetes Events".to_owned(), reason });
+                    self.record_error(ManagerError::TaskEnded { task: "the writer of Kubernetes Events".to_owned(), reason });
                     registry.step(LifecycleInput::Shutdown);
                 }
             }
@@ -312,7 +312,7 @@ impl ManagerRun<'_> {
             Ok(ended) => ended,
             // The task was cancelled, or panicked outside of the runnable.
             Err(error) => {
-                self.fails(ManagerError::TaskEnded {
+                self.record_error(ManagerError::TaskEnded {
                     task: "a runnable".to_owned(),
                     reason: error.to_string(),
                 });
@@ -325,7 +325,7 @@ impl ManagerRun<'_> {
             End::Returned(Err(error)) => Some(own_or_named(error, &name)),
             End::Panicked(reason) => Some(ManagerError::TaskEnded { task: name.clone(), reason }),
         };
-        let failed = error.is_some_and(|error| self.counts(id, &name, error));
+        let failed = error.is_some_and(|error| self.record_failure(id, &name, error));
         self.tokens.remove(&id);
         registry.step(LifecycleInput::Ended(id, if failed { Err(RunnableFailed) } else { Ok(()) }));
     }
@@ -335,14 +335,14 @@ impl ManagerRun<'_> {
     fn failed(&mut self, id: Id, error: BoxError) {
         let name = self.name(id);
         let error = own_or_named(error, &name);
-        if self.counts(id, &name, error) {
+        if self.record_failure(id, &name, error) {
             self.manager.shared.registry.step(LifecycleInput::Shutdown);
         }
     }
 
     /// Records the failure of a runnable as the manager's error, unless the runnable was being stopped. Returns whether it was
     /// recorded.
-    fn counts(&mut self, id: Id, name: &str, error: ManagerError) -> bool {
+    fn record_failure(&mut self, id: Id, name: &str, error: ManagerError) -> bool {
         let is_draining = self.tokens.get(&id).is_some_and(|tokens| tokens.draining.is_cancelled());
         let led = self.manager.shared.registry.group(id) == Some(Group::LeaderElected);
         // The failure may be a consequence of losing the lease a moment ago.
@@ -351,7 +351,7 @@ impl ManagerRun<'_> {
             return false;
         }
         tracing::error!(runnable = name, "the runnable failed, the manager stops: {error:?}");
-        self.fails(error);
+        self.record_error(error);
         true
     }
 
@@ -359,7 +359,7 @@ impl ManagerRun<'_> {
         self.manager.shared.registry.entry(id).map(|entry| entry.name.to_string()).unwrap_or_default()
     }
 
-    fn led(&self, leadership: &Leadership) {
+    fn leadership_changed(&self, leadership: &Leadership) {
         let registry = &self.manager.shared.registry;
         self.manager.shared.leads.send_replace(matches!(leadership, Leadership::Leads { .. }));
         match leadership {
@@ -373,7 +373,7 @@ impl ManagerRun<'_> {
         let registry = &self.manager.shared.registry;
         registry.step(LifecycleInput::ElectionOver);
         if let Err(error) = ended {
-            self.fails(ManagerError::TaskEnded {
+            self.record_error(ManagerError::TaskEnded {
                 task: "the leader election".to_owned(),
                 reason: error.to_string(),
             });
@@ -382,7 +382,7 @@ impl ManagerRun<'_> {
     }
 
     /// Notes the loss of the lease, and its end when all runnables of the leader have stopped.
-    fn look_at_loss(&mut self) {
+    fn track_loss(&mut self) {
         if self.manager.shared.registry.is_losing() {
             self.losing.get_or_insert_with(|| Losing { since: Instant::now(), is_logged: false });
         } else if self.losing.take().is_some_and(|losing| losing.is_logged) {
@@ -424,7 +424,7 @@ impl ManagerRun<'_> {
             let asked = self.running(|tokens| tokens.draining.is_cancelled());
             let unfinished: Vec<_> = asked.iter().flat_map(|entry| entry.runnable.unfinished()).collect();
             if !unfinished.is_empty() {
-                self.fails(ManagerError::ShutdownTimeout { unfinished, timeout });
+                self.record_error(ManagerError::ShutdownTimeout { unfinished, timeout });
             }
         }
         self.manager.shared.registry.step(LifecycleInput::GraceOver);
@@ -435,7 +435,7 @@ impl ManagerRun<'_> {
         let unstoppable = self.holdouts(|_| true);
         // If it is empty, only the leader election has not ended.
         if !unstoppable.is_empty() {
-            self.fails(ManagerError::Unstoppable { unstoppable });
+            self.record_error(ManagerError::Unstoppable { unstoppable });
         }
     }
 
@@ -455,7 +455,7 @@ impl ManagerRun<'_> {
     }
 
     /// Records the first error, which is the cause of later ones.
-    fn fails(&mut self, error: ManagerError) {
+    fn record_error(&mut self, error: ManagerError) {
         self.error.get_or_insert(error);
     }
 }

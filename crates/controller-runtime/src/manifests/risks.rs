@@ -98,7 +98,7 @@ fn has_verb(declared: &Declaration, verb: &str) -> bool {
     declared.right.verbs.iter().any(|has| has == verb)
 }
 
-/// Whether the right is on objects of a resource, all or those with some names.
+/// Returns whether the right is on objects of a resource, either all or those with some names.
 fn is_resource(declared: &Declaration, group: &str, resource: &str, subresource: &str) -> bool {
     match &declared.right.target {
         Target::Objects { group: g, resource: r, subresource: s, .. } => {
@@ -108,7 +108,7 @@ fn is_resource(declared: &Declaration, group: &str, resource: &str, subresource:
     }
 }
 
-/// Whether the right is on all objects of a resource, without its subresources.
+/// Returns whether the right is on all objects of a resource, without its subresources.
 fn is_whole_resource(declared: &Declaration, group: &str, resource: &str) -> bool {
     let is_any_name = matches!(&declared.right.target, Target::Objects { names, .. } if names.is_empty());
     is_any_name && is_resource(declared, group, resource, "")

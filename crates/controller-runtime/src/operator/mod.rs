@@ -185,9 +185,8 @@ impl Operator {
     /// `--webhook-cert-path` names a folder. Their configurations are applied when the operator starts; the Service in front of them is
     /// `<name>-webhooks` in the namespace.
     ///
-    /// In programs with debug assertions, requests that nothing declares [fail before they are
-    /// sent](ManagerOptions::undeclared_requests), unless a function of [`options`](Self::options) allows them. Other programs send, log and
-    /// count them.
+    /// In programs with debug assertions, undeclared requests [fail before they are sent](ManagerOptions::undeclared_requests), unless a
+    /// function of [`options`](Self::options) allows them. Other programs send, log and count them.
     pub fn manager_options(&self, flags: &Flags, namespace: &str) -> ManagerOptions {
         let service = WebhookService::new(namespace, format!("{}-webhooks", self.name));
         let options = flags.options(self.name, self.election_id);

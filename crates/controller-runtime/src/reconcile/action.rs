@@ -13,7 +13,7 @@ pub struct Action {
     pub(crate) priority: Option<Priority>,
 }
 
-/// When the request runs again.
+/// Next run of the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NextRun {
     Done,

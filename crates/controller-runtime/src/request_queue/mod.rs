@@ -47,7 +47,7 @@ use crate::{
 /// Order in which due requests are processed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum QueueOrder {
-    /// By arrival.
+    /// In the order of arrival.
     Fifo,
     /// Requests caused by events before those of initial lists.
     ByPriority,

@@ -90,8 +90,8 @@ pub(crate) trait Explain: Send + Sync {
     /// Like [`explain_text`](Self::explain_text), but does not yield.
     fn explain_named(&self, text: &str) -> Result<Explanation, Vec<String>>;
 
-    /// Lets the request named by the text run now, whatever it waits for, and explains it. If there is no such request in the queue or
-    /// among those that ran last, returns some with similar names.
+    /// Lets the request named by the text run now, even if it waits for a delay, and explains it. If there is no such request in the
+    /// queue or among those that ran last, returns some with similar names.
     fn retry<'s>(&'s self, text: &'s str) -> BoxFuture<'s, Result<Explanation, Vec<String>>>;
 
     /// Names of the controller's sources: those of kinds have the name of the resource.

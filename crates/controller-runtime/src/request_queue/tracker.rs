@@ -54,7 +54,7 @@ pub(crate) struct Beginning {
 /// Whether a source delivers its events again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Redelivery {
-    /// In its next run, like all other events.
+    /// The source delivers all events again in its next run.
     NextRun,
     Never,
 }

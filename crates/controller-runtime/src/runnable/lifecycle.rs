@@ -58,12 +58,12 @@ impl Group {
     }
 }
 
-/// When a runnable counts as ready.
+/// Event that makes a runnable count as ready.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum ReadyWhen {
-    /// As soon as it has been started.
+    /// Its start.
     Started,
-    /// When it reports so.
+    /// Its own report, [`LifecycleInput::Ready`].
     Signalled,
 }
 

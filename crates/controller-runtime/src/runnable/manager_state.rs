@@ -14,7 +14,7 @@ pub enum State {
     Ready,
     /// No new reconcile begins; running ones may finish.
     Draining,
-    /// Nothing runs any more.
+    /// All runnables have ended.
     Stopped,
 }
 

@@ -159,7 +159,7 @@ impl Admission {
         &self.request.user_info
     }
 
-    /// Whether the request is a dry run, which stores nothing. A webhook must then cause no side effects.
+    /// Returns whether the request is a dry run, which stores nothing. A webhook must then cause no side effects.
     #[must_use]
     pub fn is_dry_run(&self) -> bool {
         self.request.dry_run.unwrap_or(false)

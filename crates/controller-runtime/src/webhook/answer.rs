@@ -59,7 +59,7 @@ impl Webhooks {
         B::Error: Into<BoxError>,
     {
         let path = request.uri().path();
-        let Some(review) = self.look(|registrations| registrations.review_at(path)) else {
+        let Some(review) = self.with_registrations(|registrations| registrations.review_at(path)) else {
             // This request is not counted in metrics: a client must not be able to create series.
             return text(StatusCode::NOT_FOUND, "404 page not found\n");
         };
@@ -154,8 +154,9 @@ impl Webhooks {
                 return reply;
             }
         };
-        let found =
-            self.look(|registrations| registrations.paths.get(path).map(|path| (path.phase, path.hooks())));
+        let found = self.with_registrations(|registrations| {
+            registrations.paths.get(path).map(|path| (path.phase, path.hooks()))
+        });
         let Some((phase, hooks)) = found else {
             return admission_review::refusal(StatusCode::NOT_FOUND, "the webhook was removed");
         };
@@ -209,7 +210,7 @@ impl Webhooks {
                 return reply;
             }
         };
-        let converters = self.look(|registrations| {
+        let converters = self.with_registrations(|registrations| {
             registrations
                 .converters
                 .iter()
@@ -263,7 +264,7 @@ impl Webhooks {
                 return reply;
             }
         };
-        let found = self.look(|registrations| registrations.authenticator(path));
+        let found = self.with_registrations(|registrations| registrations.authenticator(path));
         let Some(authenticate) = found else {
             return authentication::refusal(StatusCode::NOT_FOUND, "the webhook was removed");
         };

@@ -124,7 +124,7 @@ impl Webhooks {
                 timeout_seconds: Some(entry.hook.rule.timeout_seconds()),
             })
             .collect();
-        let conversions = self.look(|registrations| {
+        let conversions = self.with_registrations(|registrations| {
             let converters = registrations.converters.values();
             converters.map(|(_, converter)| (converter.hub().to_string(), conversion(service))).collect()
         });
@@ -146,7 +146,7 @@ impl Webhooks {
 
     /// One entry for each path.
     fn entries(&self, phase: AdmissionPhase, service: &WebhookService) -> Vec<WebhookEntry> {
-        self.look(|registrations| {
+        self.with_registrations(|registrations| {
             let mut names: BTreeMap<String, u32> = BTreeMap::new();
             let paths = registrations.paths.iter().filter(|(_, place)| place.phase == phase);
             paths

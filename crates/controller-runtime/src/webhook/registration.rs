@@ -180,7 +180,7 @@ impl WebhookRegistrations {
             return Err(RegisterError::NoOperations { path });
         }
         let kind = &hook.rule.kind;
-        // A kind has at most one defaulter and one validator, at whichever paths.
+        // A kind has at most one defaulter and one validator, even at different paths.
         let all = || self.paths.values().flat_map(|path| &path.hooks);
         let is_twin =
             |other: &Hook| hook.role.is_some() && other.role == hook.role && other.rule.kind == *kind;

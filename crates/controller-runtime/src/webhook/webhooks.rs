@@ -175,18 +175,18 @@ impl Webhooks {
     }
 
     /// Reads the registrations.
-    pub(super) fn look<T>(&self, look: impl FnOnce(&WebhookRegistrations) -> T) -> T {
-        look(&self.inner.registrations.read())
+    pub(super) fn with_registrations<T>(&self, read: impl FnOnce(&WebhookRegistrations) -> T) -> T {
+        read(&self.inner.registrations.read())
     }
 
     /// Returns whether there is no webhook.
     pub(crate) fn is_empty(&self) -> bool {
-        self.look(WebhookRegistrations::is_empty)
+        self.with_registrations(WebhookRegistrations::is_empty)
     }
 
     /// Names of the definitions with a converter.
     pub(super) fn converted(&self) -> Vec<String> {
-        self.look(|registrations| {
+        self.with_registrations(|registrations| {
             registrations.converters.values().map(|(_, converter)| converter.hub().to_string()).collect()
         })
     }
@@ -205,7 +205,7 @@ impl Webhooks {
 
 impl fmt::Debug for Webhooks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.look(|registrations| {
+        self.with_registrations(|registrations| {
             let kinds = registrations.converters.keys().map(|(group, kind)| format!("{kind}.{group}"));
             f.debug_struct("Webhooks")
                 .field("paths", &registrations.served_paths().collect::<Vec<_>>())

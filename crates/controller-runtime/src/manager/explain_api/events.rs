@@ -24,8 +24,8 @@ use crate::{
 
 /// Largest number of streams of a manager.
 const STREAMS: usize = 8;
-/// Interval at which changes are looked for.
-const LOOK: Duration = Duration::from_secs(1);
+/// Interval at which the state is compared with the one that was sent last.
+const CHECK_EVERY: Duration = Duration::from_secs(1);
 /// Longest time without a byte, so that proxies keep the connection and the client knows that it works.
 const QUIET: Duration = Duration::from_secs(15);
 
@@ -46,7 +46,7 @@ struct StreamState {
     explainer: Arc<Explainer>,
     /// Controller and request to explain.
     request: Option<(String, String)>,
-    looks: Interval,
+    ticks: Interval,
     /// The overview that was sent last.
     overview: String,
     /// The explanation that was sent last.
@@ -69,13 +69,13 @@ pub(super) fn answer(explainer: &Arc<Explainer>, query: &QueryString<'_>) -> Res
             format!("{STREAMS} clients receive events already: close one, or ask for /explain/v1/overview");
         Refusal(StatusCode::SERVICE_UNAVAILABLE, message)
     })?;
-    let mut looks = interval(LOOK);
+    let mut ticks = interval(CHECK_EVERY);
     // A slow client must not cause a burst of the ticks that it missed.
-    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let state = StreamState {
         explainer: Arc::clone(explainer),
         request,
-        looks,
+        ticks,
         overview: String::new(),
         explanation: String::new(),
         spoke: Instant::now(),
@@ -99,7 +99,7 @@ impl StreamState {
     /// Waits for a change, and returns the events about it.
     async fn next(&mut self) -> Bytes {
         loop {
-            self.looks.tick().await;
+            self.ticks.tick().await;
             let overview = json(&*self.explainer.recent_overview().await);
             let explanation = self.explain().await;
             let mut events = event("overview", overview, &mut self.overview);

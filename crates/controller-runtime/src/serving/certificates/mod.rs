@@ -39,12 +39,12 @@ const SETTLE: Duration = Duration::from_millis(100);
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Serving {
-    /// Without TLS.
+    /// No TLS.
     #[default]
     Plain,
-    /// With a certificate generated at the start for `localhost` and `127.0.0.1`, which clients cannot verify.
+    /// TLS with a certificate generated at the start for `localhost` and `127.0.0.1`, which clients cannot verify.
     SelfSigned,
-    /// With a certificate from files, which are read again when they change.
+    /// TLS with a certificate from files, which are read again when they change.
     Files(CertFiles),
 }
 
