@@ -60,6 +60,7 @@ impl KnownDefinitions {
             } else if let Some(known) = self.remove(&key) {
                 changes.removed.extend(known.resources);
             }
+            // Only an accepted name that the definition gives up, or its removal, frees a name for others.
             let after = self.definitions.get(&key).map(|known| &known.value);
             if let Some(before) = before
                 && after.is_none_or(|after| accepted(after) != accepted(&before))

@@ -150,6 +150,7 @@ fn of_new_version(event: &Value, has_time: bool) -> Vec<FieldError> {
 fn described(event: &Value, reporter: &str, note: &str) -> Vec<FieldError> {
     let text = |field: &str| event.get(field).and_then(Value::as_str).unwrap_or_default();
     let mut errors = Vec::new();
+    // The length of the reporter is checked with its name.
     for (field, limit) in
         [(reporter, usize::MAX), ("reportingInstance", 128), ("action", 128), ("reason", 128), (note, 1024)]
     {

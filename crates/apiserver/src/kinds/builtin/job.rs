@@ -97,6 +97,7 @@ fn default_labels(job: &mut Value) {
 fn default(job: &mut Value) {
     default_labels(job);
     within(job, "spec", |spec| {
+        // Before the default of `parallelism`, because the condition needs to know whether the client set it.
         if spec["completions"].is_null() && spec["parallelism"].is_null() {
             set(spec, "completions", json!(1));
         }
@@ -128,6 +129,7 @@ fn select_own_pods(job: &mut Value) {
     }
     let text = |field: &str| job["metadata"][field].as_str().unwrap_or_default().to_owned();
     let (uid, name) = (text("uid"), text("name"));
+    // Labels that the client set stay: if they contradict the selector, validation refuses the Job.
     let add_to = |metadata: &mut Value| {
         if metadata["labels"].is_null() {
             metadata["labels"] = json!({});
@@ -154,6 +156,7 @@ fn select_own_pods(job: &mut Value) {
         if spec["selector"]["matchLabels"].is_null() {
             spec["selector"]["matchLabels"] = json!({});
         }
+        // The UID is sufficient to select only the pods of this Job.
         set(&mut spec["selector"]["matchLabels"], UID_LABELS[0], json!(uid));
     });
 }

@@ -60,10 +60,12 @@ fn prepare_sources(old: &Value, claim: &mut Value) {
     if old["dataSourceRef"].is_null() && is_elsewhere(&spec["dataSourceRef"]) {
         put(spec, "dataSourceRef", Value::Null);
     }
+    // A claim that has a source keeps it, even if an older client omits `dataSourceRef` from an update.
     let is_known = match (text(&spec["dataSource"], "kind"), text(&spec["dataSource"], "apiGroup")) {
         ("PersistentVolumeClaim", "") | ("VolumeSnapshot", "snapshot.storage.k8s.io") => true,
         _ => !old["dataSource"].is_null() || !old["dataSourceRef"].is_null(),
     };
+    // A client that sets `dataSourceRef` does not expect that unknown sources are dropped.
     if spec["dataSourceRef"].is_null() && !is_known {
         put(spec, "dataSource", Value::Null);
     }

@@ -55,6 +55,7 @@ fn validate_rule(namespaced: bool, rule: &Value, field: &str) -> Vec<FieldError>
         if !["apiGroups", "resources", "resourceNames"].into_iter().all(is_empty) {
             errors.push(invalid("rules cannot apply to both regular resources and non-resource URLs"));
         }
+        // A rule about paths needs neither groups nor resources.
         return errors;
     }
     if is_empty("apiGroups") {

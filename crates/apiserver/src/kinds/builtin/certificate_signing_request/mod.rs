@@ -67,6 +67,7 @@ fn identify(user: &UserInfo, request: &mut Value) {
 /// Keeps the spec. `/approval` changes only conditions, `/status` conditions and the certificate.
 fn prepare_subresource(subresource: &str, now: &str, old: &Value, new: &mut Value) {
     if subresource == "approval" {
+        // An approval writes the conditions only, so the rest is reset to the old state.
         let conditions = new["status"]["conditions"].take();
         let metadata = new["metadata"].take();
         new.clone_from(old);

@@ -114,6 +114,7 @@ fn default(pod: &mut Value) {
     let on_host = spec["hostNetwork"] == true;
     for list in ["initContainers", "containers"] {
         for container in elements(spec, list) {
+            // Only in Pods: a template keeps requests that are missing.
             request_limits(container);
             // In the network of the host, ports of containers are ports of the host.
             if on_host {

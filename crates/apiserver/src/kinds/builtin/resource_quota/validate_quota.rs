@@ -53,6 +53,7 @@ pub(super) fn warnings(new: &Value) -> Vec<String> {
     let hard = Amounts::read(&new["spec"]["hard"]);
     let mut warnings = Vec::new();
     for resource in ["cpu", "memory", "storage", "ephemeral-storage"] {
+        // A quota may limit the requests of these two by their short names as well.
         let mut name = format!("requests.{resource}");
         if hard.get(&name).is_none() && ["cpu", "memory"].contains(&resource) {
             resource.clone_into(&mut name);
