@@ -55,6 +55,7 @@ impl ApiError {
     pub fn from_status(status: &Value, code: u16, message: String) -> Self {
         let reason = status["reason"].as_str().unwrap_or_default().to_owned();
         let details = status["details"].as_object().map(|given| {
+            // Empty and zero fields are omitted, as Go does with `omitempty`.
             let mut details = Map::new();
             let texts = ["name", "group", "kind", "uid"];
             for (field, value) in texts.iter().filter_map(|field| Some((field, given.get(*field)?))) {

@@ -24,6 +24,7 @@ pub(super) fn signature(operator: &str, operands: &[Type]) -> Option<Type> {
         ("_<_" | "_<=_" | "_>_" | "_>=_", [one, two]) => {
             let is_ordered =
                 |of: &Type| of.is_number() || matches!(of, Type::Bool | Type::String | Type::Bytes);
+            // Numbers of different types have an order, unlike a sum.
             let fit = one.fits(two) || one.is_number() && two.is_number();
             (fit && is_ordered(one) && is_ordered(two)).then_some(Type::Bool)
         }
@@ -35,6 +36,7 @@ pub(super) fn signature(operator: &str, operands: &[Type]) -> Option<Type> {
         ("_+_", [one, two]) => {
             let is_sum =
                 |of: &Type| of.is_number() || matches!(of, Type::String | Type::Bytes | Type::List(_));
+            // The type of both is `Dyn` if one of them is, so each is checked as well.
             one.unified(two).filter(|of| is_sum(of) && is_sum(one) && is_sum(two))
         }
         ("_-_" | "_*_" | "_/_", [one, two]) => {
@@ -66,6 +68,7 @@ pub(super) fn apply<'a>(
     };
     match (operator, operands) {
         ("_==_", [one, two]) => {
+            // A comparison ends at the latest with the shorter value.
             cost.spend(one.weight().min(two.weight()))?;
             Ok(Val::Bool(one.equals(two)))
         }

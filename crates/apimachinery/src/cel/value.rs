@@ -124,6 +124,7 @@ impl<'a> Val<'a> {
     /// Returns the number of parts that a comparison or a copy visits.
     pub(super) fn weight(&self) -> u64 {
         let weight = match self {
+            // As in cel-go, the cost of a text is a tenth of its length.
             Self::String(text) => text.len() / 10,
             Self::Bytes(bytes) => bytes.len() / 10,
             Self::List(list) => list.len() + 1,

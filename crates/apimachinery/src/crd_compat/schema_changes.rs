@@ -249,6 +249,7 @@ impl Walk<'_> {
         }
         for (name, old) in was {
             let path = field(path, name);
+            // A field that is not declared any more may be an entry of a map.
             match is.get(name).or(is_map) {
                 Some(new) => self.node(old, new, &path, above),
                 None if is_open => {}
@@ -275,6 +276,7 @@ impl Walk<'_> {
         }
         for (name, new_field) in is.iter().filter(|(name, _)| !was.contains_key(*name)) {
             let path = field(path, name);
+            // A new field may have been an entry of a map.
             match was_map {
                 Some(was) => self.node(was, new_field, &path, above),
                 None if was_open && restricts(new_field) => self.restricted(&path),

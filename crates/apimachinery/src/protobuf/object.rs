@@ -256,6 +256,7 @@ impl FieldSeed<'_> {
         let body = self.writer.out.len();
         let key = ValueSeed::new(self.writer, 1, GoType::String);
         if members.next_key_seed(key)?.is_none() {
+            // The end of the map is only known now, so the entry that was begun is removed.
             self.writer.out.truncate(before);
             return Ok(false);
         }

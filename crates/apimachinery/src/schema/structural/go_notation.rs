@@ -179,6 +179,7 @@ impl GoNotation {
             rule,
             &[("Rule", "rule"), ("Message", "message"), ("MessageExpression", "messageExpression")],
         );
+        // More fields follow, so the closing brace is removed again.
         self.out.pop();
         self.out.push_str(",\"Reason\":");
         self.json(&rule["reason"]);
