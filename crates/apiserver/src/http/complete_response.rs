@@ -15,7 +15,7 @@ const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 /// Size above which bodies are compressed, in bytes, as in kube-apiserver.
 const COMPRESSED_ABOVE: usize = 128 << 10;
 /// Prefixes of user agents that receive indented JSON, because people read their output.
-const READERS: [&str; 3] = ["curl", "Wget", "Mozilla/5.0"];
+const INDENTED_AGENTS: [&str; 3] = ["curl", "Wget", "Mozilla/5.0"];
 
 /// Completes the response to the request with this head.
 pub(crate) fn complete_response(server: &Server, head: &Parts, response: &mut Response<ResponseBody>) {
@@ -26,23 +26,23 @@ pub(crate) fn complete_response(server: &Server, head: &Parts, response: &mut Re
         *response.body_mut() = ResponseBody::full(Bytes::new());
         return;
     }
-    if is_json(response.headers()) && wants_lines(head) {
-        let mut layout = Layout::default();
+    if is_json(response.headers()) && wants_indentation(head) {
+        let mut indenter = Indenter::default();
         if let Some(body) = response.body().as_full() {
-            let pretty = layout.indent(body);
+            let pretty = indenter.indent(body);
             *response.body_mut() = ResponseBody::full(pretty);
-        } else if let Some(body) = response.body_mut().take_pieces() {
-            let pretty = body.map(move |piece| Bytes::from(layout.indent(&piece)));
-            *response.body_mut() = ResponseBody::pieces(pretty);
+        } else if let Some(body) = response.body_mut().take_chunks() {
+            let pretty = body.map(move |chunk| Bytes::from(indenter.indent(&chunk)));
+            *response.body_mut() = ResponseBody::chunks(pretty);
         }
     }
     if gzip::AVAILABLE
         && is_large(response.body())
         && response.status() != StatusCode::NOT_MODIFIED
-        && takes_gzip(&head.headers)
-        && let Some(body) = response.body_mut().take_pieces()
+        && accepts_gzip(&head.headers)
+        && let Some(body) = response.body_mut().take_chunks()
     {
-        *response.body_mut() = ResponseBody::pieces(gzip::pieces(body));
+        *response.body_mut() = ResponseBody::chunks(gzip::compress(body));
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
         headers.append(header::VARY, HeaderValue::from_static("Accept-Encoding"));
@@ -50,7 +50,7 @@ pub(crate) fn complete_response(server: &Server, head: &Parts, response: &mut Re
 }
 
 fn is_large(body: &ResponseBody) -> bool {
-    body.is_in_pieces() || body.as_full().is_some_and(|body| body.len() > COMPRESSED_ABOVE)
+    body.is_in_chunks() || body.as_full().is_some_and(|body| body.len() > COMPRESSED_ABOVE)
 }
 
 fn is_json(headers: &HeaderMap) -> bool {
@@ -58,45 +58,45 @@ fn is_json(headers: &HeaderMap) -> bool {
 }
 
 /// Whether to indent JSON: as the parameter `pretty` requests, or by the user agent if it is absent.
-fn wants_lines(head: &Parts) -> bool {
+fn wants_indentation(head: &Parts) -> bool {
     let query = head.uri.query().unwrap_or_default();
     // This test avoids parsing the query of most requests.
     if query.contains("pretty") {
         let query = Query::parse(query);
-        let asked = query.text("pretty");
-        if !asked.is_empty() {
+        let value = query.text("pretty");
+        if !value.is_empty() {
             // Values that Go parses as true.
-            return ["1", "t", "T", "TRUE", "true", "True"].contains(&asked);
+            return ["1", "t", "T", "TRUE", "true", "True"].contains(&value);
         }
     }
     let agent = head.headers.get(header::USER_AGENT).map(HeaderValue::as_bytes).unwrap_or_default();
-    READERS.iter().any(|reader| agent.starts_with(reader.as_bytes()))
+    INDENTED_AGENTS.iter().any(|prefix| agent.starts_with(prefix.as_bytes()))
 }
 
 /// Whether the client accepts `gzip`. As in kube-apiserver, an entry with a weight is ignored.
-fn takes_gzip(headers: &HeaderMap) -> bool {
+fn accepts_gzip(headers: &HeaderMap) -> bool {
     let lines = headers.get_all(header::ACCEPT_ENCODING).iter().filter_map(|line| line.to_str().ok());
     lines.flat_map(|line| line.split(',')).any(|encoding| encoding.trim() == "gzip")
 }
 
 /// Indents JSON by two spaces per level, like Go's `json.MarshalIndent`. Members keep their order.
 #[derive(Default)]
-struct Layout {
+struct Indenter {
     depth: usize,
-    in_text: bool,
+    in_string: bool,
     escaped: bool,
     /// Whether the last byte opened a list or an object, which may be empty.
     just_began: bool,
 }
 
-impl Layout {
+impl Indenter {
     /// Indents the next chunk of a text. A chunk may end at any byte.
     fn indent(&mut self, compact: &[u8]) -> Vec<u8> {
         let mut out = Vec::with_capacity(compact.len() * 2);
         for &byte in compact {
-            if self.in_text {
+            if self.in_string {
                 out.push(byte);
-                self.in_text = self.escaped || byte != b'"';
+                self.in_string = self.escaped || byte != b'"';
                 self.escaped = !self.escaped && byte == b'\\';
                 continue;
             }
@@ -109,7 +109,7 @@ impl Layout {
             }
             // Empty lists and objects stay on one line.
             if std::mem::take(&mut self.just_began) != ends {
-                self.line(&mut out);
+                self.new_line(&mut out);
             }
             out.push(byte);
             match byte {
@@ -117,15 +117,15 @@ impl Layout {
                     self.depth += 1;
                     self.just_began = true;
                 }
-                b',' => self.line(&mut out),
+                b',' => self.new_line(&mut out),
                 b':' => out.push(b' '),
-                _ => self.in_text = byte == b'"',
+                _ => self.in_string = byte == b'"',
             }
         }
         out
     }
 
-    fn line(&self, out: &mut Vec<u8>) {
+    fn new_line(&self, out: &mut Vec<u8>) {
         out.push(b'\n');
         out.resize(out.len() + 2 * self.depth, b' ');
     }
@@ -155,14 +155,14 @@ mod tests {
               ],
               "f": "\\"
             }"#]]
-        .assert_eq(&String::from_utf8(Layout::default().indent(compact.as_bytes())).unwrap());
+        .assert_eq(&String::from_utf8(Indenter::default().indent(compact.as_bytes())).unwrap());
     }
 
     #[test]
     fn json_is_indented_for_browsers_and_on_request() {
         let wants = |query: &str, agent: &str| {
             let request = http::Request::get(format!("/api{query}")).header(header::USER_AGENT, agent);
-            wants_lines(&request.body(()).unwrap().into_parts().0)
+            wants_indentation(&request.body(()).unwrap().into_parts().0)
         };
         for agent in ["curl/8.5.0", "Wget/1.21", "Mozilla/5.0 (X11)"] {
             assert!(
@@ -198,8 +198,8 @@ mod tests {
             let expected = serde_json::to_string_pretty(&value).unwrap();
             let text = value.to_string();
             let (first, second) = text.as_bytes().split_at(cut.index(text.len() + 1));
-            let mut layout = Layout::default();
-            let pretty = [layout.indent(first), layout.indent(second)].concat();
+            let mut indenter = Indenter::default();
+            let pretty = [indenter.indent(first), indenter.indent(second)].concat();
             prop_assert_eq!(String::from_utf8(pretty).unwrap(), expected);
         }
     }

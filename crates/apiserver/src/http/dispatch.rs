@@ -154,13 +154,13 @@ fn permitted(
     target: &RequestTarget,
     permissions: &Permissions,
 ) -> Result<(Arc<UserInfo>, Result<(), ApiError>), ApiError> {
-    permissions.note_user(&requestor, None);
+    permissions.record_user(&requestor, None);
     let verb = target.method.as_str().to_ascii_lowercase();
     let action = authorization::action_of(target, &verb);
     let impersonated =
         server.context.impersonation.user_of(permissions, &requestor, &action, &head.headers)?;
     let is_impersonated = impersonated.is_some();
-    permissions.note_user(&requestor, impersonated.as_ref());
+    permissions.record_user(&requestor, impersonated.as_ref());
     let user = impersonated.unwrap_or(requestor);
     let permission = permissions.authorize(&user, &action);
     if is_impersonated {

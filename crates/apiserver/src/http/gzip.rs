@@ -10,13 +10,13 @@ use flate2::write::GzEncoder;
 pub(crate) const AVAILABLE: bool = true;
 
 /// Compresses the body chunk by chunk, at kube-apiserver's level, the fastest.
-pub(crate) fn pieces(body: impl Iterator<Item = Bytes>) -> impl Iterator<Item = Bytes> {
+pub(crate) fn compress(body: impl Iterator<Item = Bytes>) -> impl Iterator<Item = Bytes> {
     let mut rest = Some((body, GzEncoder::new(Vec::new(), Compression::fast())));
     std::iter::from_fn(move || {
         let (body, encoder) = rest.as_mut()?;
-        for piece in body {
+        for chunk in body {
             // Writing into a Vec cannot fail.
-            encoder.write_all(&piece).ok()?;
+            encoder.write_all(&chunk).ok()?;
             let compressed = std::mem::take(encoder.get_mut());
             if !compressed.is_empty() {
                 return Some(Bytes::from(compressed));

@@ -6,6 +6,6 @@ use bytes::Bytes;
 pub(crate) const AVAILABLE: bool = false;
 
 /// Returns the body unchanged.
-pub(crate) fn pieces(body: impl Iterator<Item = Bytes>) -> impl Iterator<Item = Bytes> {
+pub(crate) fn compress(body: impl Iterator<Item = Bytes>) -> impl Iterator<Item = Bytes> {
     body
 }

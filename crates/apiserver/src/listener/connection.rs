@@ -36,7 +36,7 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(32);
 /// Maximum time for which data may stay unread, in buffers of the operating system or in a response over HTTP/2.
 const UNREAD_TIMEOUT: Duration = Duration::from_secs(60);
 /// Maximum time for a client to read a whole response other than a watch, as in kube-apiserver.
-const ANSWER_TIME: Duration = Duration::from_secs(60);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Maximum number of concurrent requests on an HTTP/2 connection, as in kube-apiserver: each watch of an informer is one.
 const STREAMS: u32 = 1000;
 /// Maximum size of the headers of an HTTP/2 request, in bytes. Selectors of lists can be long.
@@ -119,7 +119,7 @@ async fn speak<S>(
                     upgrade.accept(response, &mut sockets.lock());
                 }
                 // Only responses over sockets expire: a caller in the process may keep a response.
-                response.body_mut().expire_after(ANSWER_TIME);
+                response.body_mut().expire_after(RESPONSE_TIMEOUT);
                 // HTTP/2 only: over HTTP/1.1 the timeout of the connection's writes detects a client that does not read.
                 if let Some(progress) = StreamProgress::current() {
                     response.body_mut().report_to(progress);

@@ -32,7 +32,7 @@ use crate::http::ApiService;
 use crate::request::origin::closed;
 
 /// Maximum time for requests in progress after [`Listener::shutdown`].
-const GRACE: Duration = Duration::from_secs(2);
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(2);
 /// Pause after a failed `accept`, for example when the process is out of file descriptors.
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 
@@ -217,7 +217,7 @@ impl Listener {
     /// Dropping the future closes the connections at once.
     pub async fn shutdown(mut self) {
         self.closing.send_replace(true);
-        if tokio::time::timeout(GRACE, async { while self.tasks.join_next().await.is_some() {} })
+        if tokio::time::timeout(SHUTDOWN_GRACE, async { while self.tasks.join_next().await.is_some() {} })
             .await
             .is_err()
         {

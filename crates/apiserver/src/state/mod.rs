@@ -48,7 +48,7 @@ use crate::webhook_client::WebhookClient;
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Address that a server without a listener publishes.
-const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 6443);
+const DEFAULT_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 6443);
 
 /// Maximum number of events of a table that are read under one lock.
 const EVENTS_AT_ONCE: usize = 1024;
@@ -171,7 +171,7 @@ impl ClusterState {
             registry_version: 1,
         });
         Self {
-            address: RwLock::new(NOWHERE),
+            address: RwLock::new(DEFAULT_ADDRESS),
             authority: RwLock::new(None),
             random: Mutex::new(forked.random),
             audit_ids: Mutex::new(forked.audit_ids),

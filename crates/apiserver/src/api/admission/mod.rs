@@ -106,7 +106,7 @@ impl Admission {
             plugin if runs(plugin) => Plugin::of(plugin),
             // The plugin that is off still records for audits the permissions that it would require.
             AdmissionPlugin::OwnerReferencesPermissionEnforcement => {
-                vec![Plugin::Rule(Box::new(OwnerReferences::Noted))]
+                vec![Plugin::Rule(Box::new(OwnerReferences::Recorded))]
             }
             _ => Vec::new(),
         };

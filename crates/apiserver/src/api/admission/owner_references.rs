@@ -21,12 +21,12 @@ pub(super) enum OwnerReferences {
     /// Refuses a write for which the user lacks a permission.
     Enforced,
     /// Records the permissions that a write would need.
-    Noted,
+    Recorded,
 }
 
 impl WriteRule for OwnerReferences {
     fn validate(&self, attributes: &Attributes<'_>, object: &Value) -> Result<(), ApiError> {
-        if *self == Self::Noted && !attributes.permissions.are_audited() {
+        if *self == Self::Recorded && !attributes.permissions.are_audited() {
             return Ok(());
         }
         let old = attributes.old.map(references).unwrap_or_default();
@@ -131,8 +131,8 @@ impl OwnerReferences {
         why: &str,
     ) -> Result<(), ApiError> {
         let (permissions, action) = (attributes.permissions, Action::Resource(action));
-        if self == Self::Noted {
-            permissions.note_unenforced(attributes.user, &action);
+        if self == Self::Recorded {
+            permissions.record_unenforced(attributes.user, &action);
             return Ok(());
         }
         let decision = permissions.decide(attributes.user, &action);

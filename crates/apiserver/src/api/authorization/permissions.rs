@@ -123,7 +123,7 @@ impl Permissions {
     }
 
     /// Records whether a user may perform an action that this server does not require, but other servers may.
-    pub(crate) fn note_unenforced(&self, user: &UserInfo, action: &Action<'_>) {
+    pub(crate) fn record_unenforced(&self, user: &UserInfo, action: &Action<'_>) {
         if self.are_audited() {
             self.note(user, action, &self.authorizer.decide(user, action), false);
         }
@@ -139,7 +139,7 @@ impl Permissions {
     }
 
     /// Records the user that the credentials authenticate, and the user that the request acts as. Neither changes once it is known.
-    pub(crate) fn note_user(&self, user: &Arc<UserInfo>, impersonated: Option<&Arc<UserInfo>>) {
+    pub(crate) fn record_user(&self, user: &Arc<UserInfo>, impersonated: Option<&Arc<UserInfo>>) {
         if let Some(record) = &self.record {
             // Setting fails only if the user is known already.
             let _ = record.user.set(Arc::clone(user));
@@ -150,7 +150,7 @@ impl Permissions {
     }
 
     /// Records the name of an object that the request created.
-    pub(crate) fn note_created(&self, name: &str) {
+    pub(crate) fn record_created(&self, name: &str) {
         if let Some(record) = &self.record {
             let _ = record.created.set(name.to_owned());
         }

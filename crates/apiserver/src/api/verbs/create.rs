@@ -110,7 +110,7 @@ pub(crate) async fn create(
         let attributes = attributes.named(&named);
         admission.validate(&attributes, Some(&candidate)).await?;
         served.strategy.prepare_storage(served, &mut candidate);
-        call.permissions.note_created(metadata::text(&candidate, "name"));
+        call.permissions.record_created(metadata::text(&candidate, "name"));
         if !options.dry_run {
             metadata::of(&mut candidate).remove("selfLink");
         }

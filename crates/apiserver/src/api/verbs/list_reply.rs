@@ -28,7 +28,7 @@ use crate::response::ResponseBody;
 use crate::store::Stored;
 
 /// Size of a chunk of a large response, in bytes.
-const PIECE: usize = 64 << 10;
+const CHUNK: usize = 64 << 10;
 /// Estimated bytes around the text of an object.
 const AROUND_ITEM: usize = 160;
 
@@ -51,7 +51,7 @@ pub(crate) async fn answer(call: &Call, meta: &ListMeta, mut items: Items) -> Re
     let is_sized = form.message.is_some();
     let (mut out, mut tail) = if is_sized { Default::default() } else { form.frame(&metadata, 0) };
     let begins = out.len();
-    out.reserve(items.held_bytes(AROUND_ITEM).min(AT_ONCE + PIECE) + tail.len());
+    out.reserve(items.held_bytes(AROUND_ITEM).min(AT_ONCE + CHUNK) + tail.len());
     let is_all = items.each(|_, stored| {
         let position = if out.len() > begins { Position::Later } else { Position::First };
         form.write(&mut out, stored, position);
@@ -72,7 +72,7 @@ pub(crate) async fn answer(call: &Call, meta: &ListMeta, mut items: Items) -> Re
     }
     out.shrink_to_fit();
     let rest = UnsentItems { form, items, tail: Some(tail) };
-    let body = ResponseBody::pieces(iter::once(Bytes::from(out)).chain(rest));
+    let body = ResponseBody::chunks(iter::once(Bytes::from(out)).chain(rest));
     Ok(Reply { code: 200, content_type, body, retry_after: None })
 }
 
@@ -89,10 +89,10 @@ impl Iterator for UnsentItems {
 
     fn next(&mut self) -> Option<Bytes> {
         self.tail.as_ref()?;
-        let mut out = Vec::with_capacity(PIECE + AROUND_ITEM);
+        let mut out = Vec::with_capacity(CHUNK + AROUND_ITEM);
         let is_all = self.items.each(|_, stored| {
             self.form.write(&mut out, stored, Position::Later);
-            if out.len() < PIECE { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            if out.len() < CHUNK { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         });
         if is_all {
             out.extend(self.tail.take()?);
@@ -271,7 +271,7 @@ impl ListEncoding {
         let mut size = 0;
         let mut item = Vec::new();
         loop {
-            let pause = size + PIECE;
+            let pause = size + CHUNK;
             let is_all = items.each(|_, stored| {
                 size += self.encoded_as.and_then(|form| stored.length_in(form)).unwrap_or_else(|| {
                     item.clear();

@@ -97,7 +97,7 @@ pub(crate) fn stored(call: &Call, code: u16, stored: &Stored) -> Result<Reply, A
     {
         // A large document is shared between readers instead of copied.
         let body =
-            ResponseBody::pieces(stored.document.parts(&call.served.kind, stored.revision).into_iter());
+            ResponseBody::chunks(stored.document.parts(&call.served.kind, stored.revision).into_iter());
         return Ok(Reply { code, content_type: accept.encoding.content_type(), body, retry_after: None });
     }
     let bytes = match (accept.encoding, accept.view) {

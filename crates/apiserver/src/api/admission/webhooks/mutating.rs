@@ -45,7 +45,7 @@ impl Round {
     }
 
     /// Schedules the webhooks that were called before a change for the second round.
-    fn note_change(&mut self) {
+    fn record_change(&mut self) {
         self.changed = true;
         self.again.append(&mut self.called);
     }
@@ -94,7 +94,7 @@ impl MutatingWebhooks {
         mut round: Round,
     ) -> Result<(), ApiError> {
         if object.as_deref().is_some_and(|object| *object != round.output) {
-            round.note_change();
+            round.record_change();
         }
         let again = std::mem::take(&mut round.again);
         self.run(attributes, object, &mut round, Some(&again)).await
@@ -125,7 +125,7 @@ impl MutatingWebhooks {
                     if let Some(object) = object.as_deref_mut().filter(|object| **object != new) {
                         *object = new;
                         changed = true;
-                        round.note_change();
+                        round.record_change();
                     }
                 }
             }

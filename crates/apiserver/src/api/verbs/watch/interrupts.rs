@@ -1,7 +1,7 @@
 //! Interrupts: rare conditions of a watch, which are its end and the next bookmark.
 //!
 //! A watch of a busy collection is polled thousands of times before one of them occurs, and polling them costs more than an event.
-//! Therefore they wake a bell, which wakes the watch; they are polled only after the bell has rung.
+//! Therefore their wake-ups are recorded, and they are polled only after one of them.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -17,7 +17,7 @@ use crate::request::origin::Closing;
 
 /// End and bookmarks of a watch.
 pub(super) struct Interrupts {
-    bell: Arc<Bell>,
+    waker: Arc<RecordingWaker>,
     /// Completes at the deadline, or when a fault ends the watch.
     end: Pin<Box<Sleep>>,
     /// Completes when the next bookmark is due; `None` if the client wants no bookmarks.
@@ -36,29 +36,29 @@ impl Interrupts {
         end: Instant,
         bookmark: Option<Instant>,
         closing: Option<Closing>,
-        cluster: watch::Receiver<bool>,
+        server: watch::Receiver<bool>,
     ) -> Self {
         Self {
-            bell: Arc::new(Bell { has_rung: AtomicBool::new(true), listener: AtomicWaker::new() }),
+            waker: Arc::new(RecordingWaker { was_woken: AtomicBool::new(true), task: AtomicWaker::new() }),
             end: Box::pin(sleep_until(end)),
             bookmark: bookmark.map(|due| Box::pin(sleep_until(due))),
-            gone: Box::pin(gone(closing, cluster)),
+            gone: Box::pin(gone(closing, server)),
             is_gone: false,
             has_ended: false,
             bookmark_is_due: false,
         }
     }
 
-    /// Polls the conditions if the bell has rung. Otherwise the task is woken when it rings.
+    /// Polls the conditions if one of them has woken the watch. Otherwise the task is woken when one does.
     pub(super) fn poll(&mut self, context: &Context<'_>) {
-        // Register the waker before checking, so that a ring in between is not lost.
-        self.bell.listener.register(context.waker());
-        if !self.bell.has_rung.load(Ordering::Acquire) {
+        // Register the waker before checking, so that a wake-up in between is not lost.
+        self.waker.task.register(context.waker());
+        if !self.waker.was_woken.load(Ordering::Acquire) {
             return;
         }
-        // Reset before the conditions are polled, so that a ring in between is not lost.
-        self.bell.has_rung.store(false, Ordering::Release);
-        let waker = Waker::from(Arc::clone(&self.bell));
+        // Reset before the conditions are polled, so that a wake-up in between is not lost.
+        self.waker.was_woken.store(false, Ordering::Release);
+        let waker = Waker::from(Arc::clone(&self.waker));
         let context = &mut Context::from_waker(&waker);
         self.is_gone = self.is_gone || self.gone.as_mut().poll(context).is_ready();
         self.has_ended = self.has_ended || self.end.as_mut().poll(context).is_ready();
@@ -93,26 +93,26 @@ impl Interrupts {
         if let Some(bookmark) = &mut self.bookmark {
             bookmark.as_mut().reset(next);
             self.bookmark_is_due = false;
-            self.bell.has_rung.store(true, Ordering::Release);
+            self.waker.was_woken.store(true, Ordering::Release);
         }
     }
 }
 
 /// A waker that records its wake-up and wakes the task of the watch.
 #[derive(Debug)]
-struct Bell {
-    has_rung: AtomicBool,
-    listener: AtomicWaker,
+struct RecordingWaker {
+    was_woken: AtomicBool,
+    task: AtomicWaker,
 }
 
-impl Wake for Bell {
+impl Wake for RecordingWaker {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        self.has_rung.store(true, Ordering::Release);
-        self.listener.wake();
+        self.was_woken.store(true, Ordering::Release);
+        self.task.wake();
     }
 }
 
