@@ -51,10 +51,10 @@
 //! # Recovery
 //!
 //! All retries share a budget, the [`Bucket`] of the default limiter, which delays keys beyond their own back-off. When
-//! the service that made them fail is back, each success of a key that had failed releases keys that only the budget delays, in
-//! order: the first success releases one, and each later success two, up to 100 at once. The first failure ends the recovery until
-//! the next success; the keys that still wait then follow at the rate of the budget. So the rate of the budget applies only while
-//! attempts fail, and after an outage ten thousand keys are processed as fast as they succeed.
+//! the service that made them fail is back, each success of a key that had failed releases keys that only the budget delays. The
+//! first success releases one of them, and each later success two, in order and up to 100 at once. A failure ends the recovery until
+//! the next success; until then the keys that still wait follow at the rate of the budget. So the rate of the budget applies only
+//! while attempts fail, and after an outage ten thousand keys are processed as fast as they succeed.
 //!
 //! A *success* is a [`forget`](Queue::forget) of a key that is being processed and had failed; a *failure* is a
 //! rate-limited add of a key that is not ready. [`Queue::throttled`] reports that the service refuses load although no key

@@ -66,8 +66,8 @@ impl<R: Request> ControllerHandle<R> {
         &self.requests.controller
     }
 
-    /// Explains the state of `request`: queued, waiting and by which rule, running, or done; the events that led to it, and the
-    /// outcomes of its last runs.
+    /// Explains why `request` is not being reconciled: its state in the queue, the rule that delays it, the events that led to it,
+    /// and the outcomes of its last runs.
     ///
     /// Visits every request in the queue, in batches, so that workers can continue meanwhile.
     pub fn explain(&self, request: &R) -> Explanation {

@@ -164,8 +164,11 @@ pub(super) fn outcome(outcome: &Outcome, attempt: u32, retry: Duration) {
     }
 }
 
-/// Returns whether the failure usually passes: a conflict does when the cache has received the other writer's change, a refused or
-/// interrupted write when the controller of the former leader has stopped, and a read of a cache that is not synced when it is.
+/// Returns whether the failure usually passes:
+///
+/// - a conflict, until the cache has received the other writer's change;
+/// - a write that was refused or interrupted after the lease was lost, until the controller has stopped;
+/// - a read of a cache that is not synced yet.
 ///
 /// Failures with a delay of their own are never passing: they do not count as attempts, so they could persist unnoticed.
 fn is_passing(error: &ReconcileError) -> bool {

@@ -1,7 +1,7 @@
 //! Warm-up: sources of a controller that run while its process is on standby.
 //!
-//! A standby processes nothing, so requests of deleted objects stay in its queue. When the queue has doubled, the sources of
-//! kinds are restarted with an empty queue: they deliver the objects that exist, and the deletions of the last ten minutes,
+//! A standby processes no requests, so those of deleted objects stay in its queue. When the queue has doubled, the sources of
+//! kinds are restarted with an empty queue. They then deliver the objects that exist, and the deletions of the last ten minutes,
 //! as they do to a controller that starts when its process is elected.
 
 use std::{future::pending, sync::Arc};

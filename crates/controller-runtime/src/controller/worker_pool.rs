@@ -1,8 +1,8 @@
 //! The number of workers of a controller, and the running workers.
 //!
-//! A worker has a number. It runs while its number is below the wanted count, so any sequence of changes leads to the
-//! same set: the pool starts each missing number, and a worker with a number that is no longer wanted returns after its
-//! reconcile. If its number is wanted again before that, it continues.
+//! A worker has a number, and runs while its number is below the wanted count. The pool starts the workers of missing numbers. A
+//! worker whose number is no longer wanted returns after its reconcile, or continues if its number is wanted again before that. So
+//! every sequence of changes ends with the same set of workers.
 
 use std::{collections::BTreeMap, sync::Arc};
 

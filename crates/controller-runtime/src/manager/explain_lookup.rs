@@ -46,8 +46,8 @@ pub enum ExplainError {
 }
 
 impl Manager {
-    /// Explains the state of `request` in the controller of this name, in particular why it is not reconciled now: queued,
-    /// waiting and by which rule, running, or done; the events that led to it, and the outcomes of its last runs.
+    /// Explains why `request` is not being reconciled by the controller of this name: its state in the queue, the rule that delays
+    /// it, the events that led to it, and the outcomes of its last runs.
     ///
     /// `request` is its `Debug` form: `Deployment default/web`, or `default/web` for short. With the controller's
     /// [`ControllerHandle`](crate::controller::ControllerHandle) you can pass the request itself. If metrics are served to

@@ -48,8 +48,8 @@ fn apply_to_fields(
     changed
 }
 
-/// Finds for each new element the element that it was made from: an equal one, else one with the same `name`, else, if the new
-/// element has no name and the number of elements is unchanged, the one at the same place.
+/// Applies the changes of a list. Each new element is compared with the element from which it was made: an equal one, or else one
+/// with the same `name`. For an element without a name in a list of unchanged length it is the one at the same place.
 fn apply_to_elements(raw: &[Value], before: &[Value], after: &[Value]) -> Vec<Value> {
     let mut by_text: BTreeMap<String, Vec<usize>> = BTreeMap::new();
     let mut by_name: BTreeMap<&str, usize> = BTreeMap::new();

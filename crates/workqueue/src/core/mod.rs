@@ -9,10 +9,11 @@
 //!  waiting ───────────┘ └──────────── processing + again ─── done, delayed ──▶ waiting
 //! ```
 //!
-//! A key has one entry, so repeated requests are carried out once: an add of a ready key changes nothing, an add of a
-//! waiting one can only bring it forward, and adds of a key being processed are collected and take effect when its run
-//! ends. Time is an argument everywhere (as a function where it is not always needed), and every operation that
-//! depends on the order first makes due keys ready, so ready keys are in the order in which they became ready.
+//! A key has one entry, so repeated requests are carried out once. An add of a ready key changes nothing, and an add of a waiting
+//! one can only bring it forward. Adds of a key being processed are collected, and take effect when its run ends.
+//!
+//! Time is an argument everywhere, as a function where it is not always needed. Every operation that depends on the order makes due
+//! keys ready first, so ready keys are in the order in which they became ready.
 //!
 //! Read `entry` first, then this, then `order` with its parts `fifo`, `flows` and `heap`; `add` contains the effect of an add
 //! on a key in each state, `when` the rules about *when* a key may run, and `recovery` those about keys that only a shared

@@ -20,9 +20,9 @@ use crate::sync::Mutex;
 /// `golang.org/x/time/rate`, in floating-point tokens, so delays equal Go's to the nanosecond.
 ///
 /// A key that is [forgotten](RateLimiter::forget) before its time returns its slot: the next retry takes the earliest
-/// free slot. (client-go never returns one, so that after ten thousand keys failed once and recovered, the next
-/// retry waits a quarter of an hour: kubernetes/kubernetes#104554.) In every window of length T there are at most
-/// `burst + rate × T` retries, whatever is forgotten; while nothing is forgotten, delays equal Go's.
+/// free slot. (client-go never returns a slot. So after ten thousand keys have failed once and recovered, the next retry waits
+/// a quarter of an hour: kubernetes/kubernetes#104554.) In every window of length T there are at most `burst + rate × T` retries,
+/// whichever keys are forgotten. While no key is forgotten, delays equal Go's.
 ///
 /// A clone draws from the same bucket: give one to each of several queues to bound the sum of their retries. A clone returns
 /// only the reservations that it made itself.

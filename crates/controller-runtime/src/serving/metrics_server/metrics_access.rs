@@ -1,8 +1,8 @@
 //! Access control of metrics by the API server: TokenReview authenticates the client, SubjectAccessReview authorizes it.
 //!
-//! The values are controller-runtime's: an authenticated token is cached for 1 minute, a permission for 5 minutes and a refusal
-//! for half a minute; a review may take 10 s and is tried five times, with pauses of 500 ms that grow by half each time, plus
-//! up to a fifth at random.
+//! The values are controller-runtime's. An authenticated token is cached for 1 minute, a permission for 5 minutes and a refusal for
+//! half a minute. A review may take 10 s, and is tried five times. The first pause is 500 ms, and each further one half as long
+//! again; up to a fifth is added at random.
 
 use std::{collections::BTreeMap, future::Future, time::Duration};
 

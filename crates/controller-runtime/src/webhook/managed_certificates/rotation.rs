@@ -14,8 +14,8 @@
 //! | removed | expired for [`FORGET_AFTER`], when no client accepts its certificate any more |
 //!
 //! A replica that starts serves the oldest valid generation, which has been in the `caBundle`s for longest, and is ready when it has
-//! found it there. So old and new authority overlap until the old certificate has expired, and replicas need not agree on the switch: a
-//! replica that is cut off serves a certificate that clients trust for as long as it is valid.
+//! found it there. So old and new authority overlap until the old certificate has expired, and replicas need not switch at the same
+//! time: a replica that is cut off serves a certificate that clients trust for as long as it is valid.
 //!
 //! Waits use the replica's monotonic clock. Wall time is compared with the validity of certificates only. That begins [`SKEW`] before a
 //! certificate is made, and replicas stop to use a certificate [`SKEW`] before its end.
