@@ -99,7 +99,8 @@ impl ManagerOptions {
         self
     }
 
-    /// Sets how caches store objects. Default: compressed, with up to 64 MiB of decoded objects.
+    /// Sets which objects the caches hold, by namespaces and selectors, and how they store them. Default: all objects of each kind
+    /// that is used, compressed, with up to 64 MiB of decoded objects.
     pub fn cache(mut self, options: cache::CacheOptions) -> Self {
         self.cache = options;
         self

@@ -11,8 +11,8 @@ use super::{
 
 /// Client that reads objects from the API server, and writes them as one field manager.
 ///
-/// Cached reads are those of [`Cached`](crate::Cached). Cheap to clone. Methods such as [`Client::confined_to`] return a client
-/// with an additional restriction. Reconcilers get a client from [`Context::client`](crate::Context::client).
+/// Reads go to the API server; [`Cached`](crate::Cached) reads caches. Cheap to clone. Methods such as [`Client::confined_to`] return
+/// a client with an additional restriction. Reconcilers get a client from [`Context::client`](crate::Context::client).
 ///
 /// # Example
 ///
