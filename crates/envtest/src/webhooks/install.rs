@@ -29,7 +29,7 @@ impl WebhookHost {
             let before = self.conversion_of(manifest).await?;
             let mut conversion = manifest.object["spec"]["conversion"].clone();
             if conversion["strategy"] == "Webhook" {
-                // A merge keeps what is not named, such as the Service of an earlier conversion.
+                // A merge patch keeps absent fields, such as the Service of an earlier conversion. An explicit null removes them.
                 let config = &mut conversion["webhook"]["clientConfig"];
                 for field in ["caBundle", "service", "url"] {
                     if config[field].is_null() {

@@ -62,7 +62,7 @@ impl WebhookHost {
         let api: Api<ConfigMap> = Api::namespaced(self.inner.client.clone(), "default");
         let params = PostParams { dry_run: true, ..PostParams::default() };
         match api.create(&params, &object).await {
-            Ok(_) => Err("an object passed that they have to see".to_owned()),
+            Ok(_) => Err("a dry run of a test object succeeded without a review".to_owned()),
             Err(error) if text_of(&error).contains(CANARY) => Ok(()),
             // A policy of the cluster refuses the object, so that it cannot be observed.
             Err(kube::Error::Api(status)) if (400..500).contains(&status.code) && status.code != 429 => {
