@@ -48,7 +48,6 @@ fn modules_in_the_code_map_exist() {
                 let place = place.trim_end_matches(".rs");
                 place.starts_with(folder) && (place.ends_with(&format!("/{module}")))
             });
-            // `template/` and `tests/template` of cargo-operator lie beside its sources.
             if !is_module {
                 offences.add(&path, &format!("line {}: there is no module {name} in {folder}", index + 1));
             }
