@@ -24,10 +24,10 @@ const UID: &str = "impersonate-uid";
 const GROUP: &str = "impersonate-group";
 const EXTRA: &str = "impersonate-extra-";
 const AUTHENTICATION: &str = "authentication.k8s.io";
-/// Number of groups or extra values above which the permission for all of them (`*`) is checked first.
-const MANY: usize = 4;
+/// Number of groups or extra values from which on the permission for all of them (`*`) is checked first.
+const CHECK_ALL_FROM: usize = 4;
 /// Maximum number of users with a remembered last mode.
-const REMEMBERED: usize = 10_000;
+const MAX_REMEMBERED: usize = 10_000;
 
 /// Mode of an impersonation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,7 +114,7 @@ impl Impersonation {
 
     fn remember(&self, requestor: &str, mode: Mode) {
         let mut last = self.last.lock();
-        if last.len() >= REMEMBERED {
+        if last.len() >= MAX_REMEMBERED {
             // Any entry can go: without one, the modes are tried in their usual order.
             last.pop_first();
         }
@@ -289,7 +289,9 @@ impl ModeCheck<'_> {
                 let why = "impersonating the system:masters group is not allowed";
                 return self.refuse(ResourceAction { name: MASTERS, ..action }, why);
             }
-            if groups.len() >= MANY && self.authorize(ResourceAction { name: "*", ..action }).is_ok() {
+            if groups.len() >= CHECK_ALL_FROM
+                && self.authorize(ResourceAction { name: "*", ..action }).is_ok()
+            {
                 return Ok(());
             }
         }
@@ -304,7 +306,7 @@ impl ModeCheck<'_> {
                 return self.refuse(action, &why);
             }
             let all = ResourceAction { subresource: "*", name: "*", ..action };
-            if extra.values().map(Vec::len).sum::<usize>() >= MANY && self.authorize(all).is_ok() {
+            if extra.values().map(Vec::len).sum::<usize>() >= CHECK_ALL_FROM && self.authorize(all).is_ok() {
                 return Ok(());
             }
         }

@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::{Action, GroupResource, RequestInfo, RuleId};
 
 /// Maximum number of entries. Older ones are dropped and counted.
-const LIMIT: usize = 10_000;
+const MAX_ENTRIES: usize = 10_000;
 
 /// Injected faults, oldest first: the last 10,000 entries.
 #[derive(Debug, Clone, Default)]
@@ -43,7 +43,7 @@ impl Journal {
     }
 
     pub(super) fn push(&mut self, at: Timestamp, what: Injected) {
-        if self.entries.len() >= LIMIT {
+        if self.entries.len() >= MAX_ENTRIES {
             self.entries.pop_front();
             self.dropped += 1;
         }

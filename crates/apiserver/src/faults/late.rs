@@ -6,9 +6,9 @@ use futures::{Stream, StreamExt};
 use tokio::time::{Duration, Instant, sleep_until};
 
 /// Maximum number of delayed items. When it is reached, the source stream is not polled.
-const UNDER_WAY: usize = 64;
+const MAX_DELAYED: usize = 64;
 /// Longest delay, about thirty years; longer ones would leave the range of tokio's clock.
-const LONGEST: Duration = Duration::from_secs(1 << 30);
+const MAX_DELAY: Duration = Duration::from_secs(1 << 30);
 
 /// Delays each item of a stream by `delay`, in order. The stream ends after its last item.
 pub(crate) fn late<S>(stream: S, delay: Duration) -> impl Stream<Item = S::Item>
@@ -16,7 +16,7 @@ where
     S: Stream + Send + 'static,
     S::Item: Send,
 {
-    let delay = delay.min(LONGEST);
+    let delay = delay.min(MAX_DELAY);
     let state = (Box::pin(stream), VecDeque::new(), false);
     futures::stream::unfold(state, move |(mut stream, mut queue, mut ended)| async move {
         loop {
@@ -38,7 +38,7 @@ where
                         return Some((item, (stream, queue, ended)));
                     }
                 }
-                next = stream.next(), if !ended && queue.len() < UNDER_WAY => match next {
+                next = stream.next(), if !ended && queue.len() < MAX_DELAYED => match next {
                     Some(item) => queue.push_back((Instant::now() + delay, item)),
                     None => ended = true,
                 },

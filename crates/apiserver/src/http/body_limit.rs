@@ -15,7 +15,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::request::request_body;
 
 /// Number of bytes of each body that are not taken from the pool.
-const OWN: usize = 64 << 10;
+const OUTSIDE_POOL: usize = 64 << 10;
 /// Size of the shared pool in bytes.
 const SHARED: usize = 128 << 20;
 
@@ -64,7 +64,7 @@ impl BodyLimit {
                 return Err(request_body::too_large());
             }
             let taken = room.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
-            let wanted = length.saturating_sub(OWN).saturating_sub(taken);
+            let wanted = length.saturating_sub(OUTSIDE_POOL).saturating_sub(taken);
             if wanted > 0 {
                 let more = self.take(wanted).ok_or_else(full)?;
                 match &mut room {
@@ -116,7 +116,7 @@ mod tests {
         assert!(poll!(slow.as_mut()).is_pending());
         let refused = intake.read(body(1 << 20)).await.unwrap_err();
         assert_eq!((refused.code(), refused.retry_after()), (429, Some(1)));
-        assert_eq!(intake.read(body(OWN)).await.unwrap().bytes.len(), OWN);
+        assert_eq!(intake.read(body(OUTSIDE_POOL)).await.unwrap().bytes.len(), OUTSIDE_POOL);
         // A body holds its share until it is dropped.
         drop(sender);
         let taken = slow.await.unwrap();

@@ -11,7 +11,7 @@ use crate::request::info::RequestTarget;
 use crate::request::verb::Verb;
 
 /// Default and maximum timeout, kube-apiserver's `--request-timeout`.
-const LONGEST: Duration = Duration::from_secs(60);
+const MAX_TIMEOUT: Duration = Duration::from_secs(60);
 /// Timeout of kube-apiserver's handlers of writes: not a round number, so that it is recognizable in logs.
 const LONGEST_WRITE: Duration = Duration::from_secs(34);
 
@@ -23,14 +23,14 @@ pub(crate) fn of(target: &RequestTarget) -> Result<Duration, ApiError> {
     let asked = target.query.text("timeout");
     // A watch responds at once, and this timeout does not cover its stream.
     if asked.is_empty() || target.verb == Some(Verb::Watch) {
-        return Ok(LONGEST);
+        return Ok(MAX_TIMEOUT);
     }
     let asked = go::duration(asked).map_err(|why| {
         ApiError::bad_request(format!("invalid timeout specified in the request URL - {why}"))
     })?;
     // Zero or less counts as unset.
     let asked = Duration::try_from(asked).ok().filter(|asked| !asked.is_zero());
-    Ok(asked.map_or(LONGEST, |asked| asked.min(LONGEST)))
+    Ok(asked.map_or(MAX_TIMEOUT, |asked| asked.min(MAX_TIMEOUT)))
 }
 
 /// Runs a write after its body has arrived, within kube-apiserver's timeout for handlers of writes.

@@ -38,9 +38,9 @@ const UNREAD_TIMEOUT: Duration = Duration::from_secs(60);
 /// Maximum time for a client to read a whole response other than a watch, as in kube-apiserver.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Maximum number of concurrent requests on an HTTP/2 connection, as in kube-apiserver: each watch of an informer is one.
-const STREAMS: u32 = 1000;
+const MAX_STREAMS: u32 = 1000;
 /// Maximum size of the headers of an HTTP/2 request, in bytes. Selectors of lists can be long.
-const HEADERS: u32 = 256 << 10;
+const MAX_HEADER_BYTES: u32 = 256 << 10;
 /// Flow control window of a request body over HTTP/2, in bytes. Most bodies are smaller.
 const STREAM_WINDOW: u32 = 256 << 10;
 /// Flow control window of all request bodies on a connection, in bytes.
@@ -147,8 +147,8 @@ async fn speak<S>(
             let requests = Requests::default();
             let connection = http2::Builder::new(requests.executor())
                 .timer(TokioTimer::new())
-                .max_concurrent_streams(STREAMS)
-                .max_header_list_size(HEADERS)
+                .max_concurrent_streams(MAX_STREAMS)
+                .max_header_list_size(MAX_HEADER_BYTES)
                 .initial_stream_window_size(STREAM_WINDOW)
                 .initial_connection_window_size(CONNECTION_WINDOW)
                 .keep_alive_interval(PING_INTERVAL)

@@ -4,7 +4,7 @@
 //! messages that end with a newline, events in protobuf are binary messages without a length. Messages of the client are ignored,
 //! except pings and close. The watch ends with close code 1000.
 //!
-//! Bounds: a message of the client has at most [`RECEIVED`] bytes. Events are written one chunk at a time, so a client that does not read
+//! Bounds: a message of the client has at most [`MAX_RECEIVED`] bytes. Events are written one chunk at a time, so a client that does not read
 //! needs no more memory than with other watches.
 
 use bytes::{Buf, Bytes, BytesMut};
@@ -24,7 +24,7 @@ use tokio_tungstenite::tungstenite::{self, Utf8Bytes};
 use crate::response::ResponseBody;
 
 /// Maximum size of a message from the client, in bytes.
-const RECEIVED: usize = 64 << 10;
+const MAX_RECEIVED: usize = 64 << 10;
 
 /// A request for an upgrade to WebSocket.
 pub(super) struct Upgrade {
@@ -144,7 +144,8 @@ async fn speak<S>(stream: S, mut body: ResponseBody, format: Framing)
 where
     S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
 {
-    let config = WebSocketConfig::default().max_message_size(Some(RECEIVED)).max_frame_size(Some(RECEIVED));
+    let config =
+        WebSocketConfig::default().max_message_size(Some(MAX_RECEIVED)).max_frame_size(Some(MAX_RECEIVED));
     let socket = WebSocketStream::from_raw_socket(stream, Role::Server, Some(config)).await;
     let (mut sink, mut received) = socket.split();
     let mut read = BytesMut::new();

@@ -226,13 +226,13 @@ impl MediaRange<'_> {
 }
 
 /// Maximum number of elements. Elements beyond it are ignored.
-const RANGES: usize = 32;
+const MAX_RANGES: usize = 32;
 
 /// Parses the elements of an `Accept` header, preferred ones first.
 pub(crate) fn ranges(header: &str) -> Vec<MediaRange<'_>> {
     let mut ranges: Vec<MediaRange<'_>> = header
         .split(',')
-        .take(RANGES)
+        .take(MAX_RANGES)
         .map(|element| {
             let mut parts = element.split(';').map(str::trim);
             let media_type = parts.next().unwrap_or_default();

@@ -7,11 +7,11 @@ use parking_lot::Mutex;
 
 /// Maximum number of characters in all warnings of a response. Beyond it, each warning is truncated and the last ones
 /// are dropped.
-const LIMIT: usize = 4096;
+const MAX_TOTAL: usize = 4096;
 /// Length of a truncated warning in characters.
-const CUT: usize = 256;
+const CUT_LENGTH: usize = 256;
 /// Maximum number of `Warning` header lines. Clients limit all header lines together, hyper to 100.
-const LINES: usize = 32;
+const MAX_LINES: usize = 32;
 
 /// Warnings of a request, without duplicates. Clones share them, so that every stage of the request can add some.
 #[derive(Debug, Clone, Default)]
@@ -47,32 +47,32 @@ impl WarningTexts {
         }
         let length = text.chars().count();
         self.total += length;
-        self.total_cut += length.min(CUT);
+        self.total_cut += length.min(CUT_LENGTH);
         self.texts.push(text);
     }
 
     /// Whether the limit is reached even after truncation. Bounds the number of stored texts.
     fn is_full(&self) -> bool {
-        self.is_cut() && self.total_cut >= LIMIT
+        self.is_cut() && self.total_cut >= MAX_TOTAL
     }
 
     fn is_cut(&self) -> bool {
-        self.total > LIMIT
+        self.total > MAX_TOTAL
     }
 
     fn write(&self, headers: &mut HeaderMap) {
-        let cut = if self.is_cut() { CUT } else { LIMIT };
+        let cut = if self.is_cut() { CUT_LENGTH } else { MAX_TOTAL };
         let mut written = 0;
         let mut values = Vec::new();
         for text in &self.texts {
-            if written >= LIMIT {
+            if written >= MAX_TOTAL {
                 break;
             }
             let shown: String = text.chars().take(cut).collect();
             written += shown.chars().count();
             values.push(value(&shown));
         }
-        let (alone, together) = values.split_at(values.len().min(LINES - 1));
+        let (alone, together) = values.split_at(values.len().min(MAX_LINES - 1));
         let together = (!together.is_empty()).then(|| together.join(", "));
         for line in alone.iter().cloned().chain(together) {
             if let Ok(line) = HeaderValue::try_from(line) {
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn warnings_up_to_the_limit_are_whole() {
-        let texts = ["a".repeat(LIMIT - 300), "é".repeat(300)];
+        let texts = ["a".repeat(MAX_TOTAL - 300), "é".repeat(300)];
         let whole: Vec<String> = texts.iter().map(|text| format!("299 - \"{text}\"")).collect();
         assert_eq!(lines(texts), whole);
     }
@@ -117,17 +117,17 @@ mod tests {
     fn beyond_the_limit_warnings_are_truncated_and_the_last_ones_dropped() {
         let long = |n: usize| format!("{n:02}{}", "x".repeat(4000));
         let sent = lines((0..90).map(long));
-        let cut = |n: usize| format!("299 - \"{}\"", &long(n)[..CUT]);
-        assert_eq!(sent, (0..LIMIT / CUT).map(cut).collect::<Vec<_>>());
+        let cut = |n: usize| format!("299 - \"{}\"", &long(n)[..CUT_LENGTH]);
+        assert_eq!(sent, (0..MAX_TOTAL / CUT_LENGTH).map(cut).collect::<Vec<_>>());
     }
 
     #[test]
     fn many_warnings_share_the_last_line() {
         let sent = lines((0..120).map(|n| format!("w{n}")));
-        assert_eq!(sent.len(), LINES);
-        assert_eq!(sent[LINES - 2], format!("299 - \"w{}\"", LINES - 2));
-        let last: Vec<String> = (LINES - 1..120).map(|n| format!("299 - \"w{n}\"")).collect();
-        assert_eq!(sent[LINES - 1], last.join(", "));
+        assert_eq!(sent.len(), MAX_LINES);
+        assert_eq!(sent[MAX_LINES - 2], format!("299 - \"w{}\"", MAX_LINES - 2));
+        let last: Vec<String> = (MAX_LINES - 1..120).map(|n| format!("299 - \"w{n}\"")).collect();
+        assert_eq!(sent[MAX_LINES - 1], last.join(", "));
     }
 
     #[test]
@@ -135,6 +135,6 @@ mod tests {
         let warnings = Warnings::default();
         (0..50_000).for_each(|n| warnings.add(format!("unknown field \"u{n}\"")));
         let kept = warnings.0.lock().texts.len();
-        assert!(kept < LIMIT / 10, "{kept}");
+        assert!(kept < MAX_TOTAL / 10, "{kept}");
     }
 }

@@ -30,7 +30,7 @@ pub(crate) struct StoreEvent {
 }
 
 /// Maximum number of cached forms per event. Other forms are encoded each time.
-const FORMS: usize = 8;
+const MAX_FORMS: usize = 8;
 /// Maximum total size of the cached forms of a table's events, in bytes. The oldest are dropped first, because most watches read an event
 /// right after its commit.
 pub(super) const FORMS_BYTES: usize = 8 << 20;
@@ -63,7 +63,7 @@ impl StoreEvent {
         }
         // Encoded under the lock: watches that need the same form meanwhile wait for it instead of encoding it again.
         let bytes = make();
-        if forms.len() < FORMS && self.remembered.load(Ordering::Relaxed) < FORMS_BYTES {
+        if forms.len() < MAX_FORMS && self.remembered.load(Ordering::Relaxed) < FORMS_BYTES {
             self.remembered.fetch_add(bytes.len(), Ordering::Relaxed);
             forms.push((form, bytes.clone()));
         }

@@ -35,11 +35,11 @@ use super::{ClientConfig, webhook_tls};
 /// Maximum size of a response, in bytes. kube-apiserver has no maximum.
 const RESPONSE_LIMIT: usize = 64 << 20;
 /// Maximum number of connections that are kept open without a call, to all webhooks together.
-const IDLE: usize = 64;
+const MAX_IDLE: usize = 64;
 /// Time after which a kept connection is not used again, as in Go's HTTP client.
 const IDLE_TIME: Duration = Duration::from_secs(90);
 /// Maximum number of addresses of a host that are tried.
-const ADDRESSES: usize = 8;
+const MAX_ADDRESSES: usize = 8;
 
 /// Connections to the webhook of one configuration.
 #[derive(Default)]
@@ -59,7 +59,7 @@ impl std::fmt::Debug for Connections {
 struct Idle {
     connection: Connection,
     since: Instant,
-    /// Permit out of [`IDLE`].
+    /// Permit out of [`MAX_IDLE`].
     _permit: OwnedSemaphorePermit,
 }
 
@@ -89,7 +89,7 @@ pub(super) struct Sockets {
 
 impl Default for Sockets {
     fn default() -> Self {
-        Self { permits: Arc::new(Semaphore::new(IDLE)) }
+        Self { permits: Arc::new(Semaphore::new(MAX_IDLE)) }
     }
 }
 
@@ -254,7 +254,7 @@ async fn dial(host: &str, port: u16) -> Result<TcpStream, String> {
         Ok(address) => vec![SocketAddr::new(address, port)],
         Err(_) => {
             let found = tokio::net::lookup_host((host, port)).await;
-            found.map_or_else(|_| Vec::new(), |found| found.take(ADDRESSES).collect())
+            found.map_or_else(|_| Vec::new(), |found| found.take(MAX_ADDRESSES).collect())
         }
     };
     let mut first = None;

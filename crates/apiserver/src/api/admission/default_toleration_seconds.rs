@@ -9,7 +9,7 @@ use super::Attributes;
 use super::rules::WriteRule;
 
 /// Time in seconds that the taints are tolerated.
-const SECONDS: i64 = 300;
+const TOLERATION_SECONDS: i64 = 300;
 const TAINTS: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
 
 pub(super) struct DefaultTolerationSeconds;
@@ -38,7 +38,7 @@ fn tolerate(spec: &mut Value, taint: &str) {
     }
     if let Some(list) = spec["tolerations"].as_array_mut() {
         list.push(json!({
-            "key": taint, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": SECONDS,
+            "key": taint, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": TOLERATION_SECONDS,
         }));
     }
 }

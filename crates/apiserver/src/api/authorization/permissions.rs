@@ -118,14 +118,14 @@ impl Permissions {
     /// Decides whether a user may perform an action that the request needs.
     pub(crate) fn decide(&self, user: &UserInfo, action: &Action<'_>) -> Decision {
         let decision = self.authorizer.decide(user, action);
-        self.note(user, action, &decision, true);
+        self.record_check(user, action, &decision, true);
         decision
     }
 
     /// Records whether a user may perform an action that this server does not require, but other servers may.
     pub(crate) fn record_unenforced(&self, user: &UserInfo, action: &Action<'_>) {
         if self.are_audited() {
-            self.note(user, action, &self.authorizer.decide(user, action), false);
+            self.record_check(user, action, &self.authorizer.decide(user, action), false);
         }
     }
 
@@ -156,7 +156,7 @@ impl Permissions {
         }
     }
 
-    fn note(&self, user: &UserInfo, action: &Action<'_>, decision: &Decision, is_enforced: bool) {
+    fn record_check(&self, user: &UserInfo, action: &Action<'_>, decision: &Decision, is_enforced: bool) {
         let Some(record) = &self.record else { return };
         let outcome = match decision {
             Decision::Master | Decision::NotEnforced => Outcome::Unrestricted,

@@ -12,7 +12,7 @@ use crate::kind::registry::ServedKind;
 use crate::store::{Key, Snapshot, Stored};
 
 /// Maximum number of objects that are held. Clients usually request pages of 500.
-pub(super) const HELD: usize = 1000;
+pub(super) const MAX_HELD: usize = 1000;
 
 /// Remaining objects of a list.
 #[derive(Clone)]

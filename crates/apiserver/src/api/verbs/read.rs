@@ -55,8 +55,8 @@ pub(crate) async fn list(call: &Call) -> Result<Reply, ApiError> {
 
 /// Maximum number of objects that are converted together, in several reviews. The webhook has nothing to do between the last review of
 /// these and the first one of the next.
-const CONVERTED: usize = 10_000;
-/// Like [`CONVERTED`], for a page with selectors, which a few objects may complete.
+const MAX_CONVERTED: usize = 10_000;
+/// Like [`MAX_CONVERTED`], for a page with selectors, which a few objects may complete.
 const CONVERTED_FOR_PAGE: usize = 500;
 
 /// State of the collection to list, and the start of the page.
@@ -137,8 +137,8 @@ impl ListPage {
             limit.map(|limit| if selection.is_about_place() { limit } else { limit.saturating_add(1) });
         while left != Some(0) {
             let most = match left {
-                None => CONVERTED,
-                Some(left) if selection.is_about_place() => left.min(CONVERTED),
+                None => MAX_CONVERTED,
+                Some(left) if selection.is_about_place() => left.min(MAX_CONVERTED),
                 Some(_) => CONVERTED_FOR_PAGE,
             };
             let batch = rest.by_ref().filter(|(key, _)| selection.matches_place(key)).take(most);
@@ -188,7 +188,7 @@ impl ListPage {
                 more = true;
                 break;
             }
-            if held.len() < items::HELD {
+            if held.len() < items::MAX_HELD {
                 held.push((key.clone(), Arc::clone(stored)));
             } else if next.is_none() {
                 next = Some(key.clone());
@@ -210,7 +210,7 @@ impl ListPage {
             snapshot: self.snapshot.clone(),
             namespace: call.path.namespace.clone(),
             next,
-            left: limit.map_or(usize::MAX, |_| selected - items::HELD),
+            left: limit.map_or(usize::MAX, |_| selected - items::MAX_HELD),
         });
         (Items::new(held, walk), meta)
     }

@@ -46,7 +46,7 @@ const DELETE: [&str; 5] = [
     "propagationPolicy",
 ];
 /// Methods that open a stream to a pod.
-const STREAM: [&str; 2] = ["get", "post"];
+const STREAM_METHODS: [&str; 2] = ["get", "post"];
 /// Methods that are proxied.
 const PROXY: [&str; 7] = ["delete", "get", "head", "options", "patch", "post", "put"];
 /// Query parameters of creates, updates and patches.
@@ -64,38 +64,38 @@ pub(super) fn of_group_version(resource: &Resource) -> Value {
 
 /// Adds the paths of a resource; `schema` is the name of its schema.
 pub(super) fn of_resource(resource: &Resource, schema: &str, paths: &mut Map<String, Value>) {
-    let describe = Describe { resource, schema, api: Api::of(resource) };
+    let builder = OperationBuilder { resource, schema, api: Api::of(resource) };
     let prefix = if resource.group.is_empty() { "/api" } else { "/apis" };
     let root = format!("{prefix}/{}", resource.api_version());
     let plural = &resource.plural;
     let scoped = if resource.namespaced { "/namespaces/{namespace}" } else { "" };
     if resource.namespaced && resource.allows("list") {
-        let list = describe.list("list", "ForAllNamespaces", &reference(&format!("{schema}List")));
-        describe.add(paths, format!("{root}/{plural}"), vec![("get", list)]);
+        let list = builder.list("list", "ForAllNamespaces", &reference(&format!("{schema}List")));
+        builder.add(paths, format!("{root}/{plural}"), vec![("get", list)]);
     }
     let collection = format!("{root}{scoped}/{plural}");
-    describe.add(paths, collection.clone(), describe.collection());
-    describe.add(paths, format!("{collection}/{{name}}"), describe.object());
+    builder.add(paths, collection.clone(), builder.collection());
+    builder.add(paths, format!("{collection}/{{name}}"), builder.object());
     for subresource in discovery::subresources(resource) {
         let path = format!("{collection}/{{name}}/{}", subresource.name);
         if subresource.connects {
-            describe.connections(paths, path, &subresource);
+            builder.connections(paths, path, &subresource);
         } else {
-            describe.add(paths, path, describe.subresource(&subresource));
+            builder.add(paths, path, builder.subresource(&subresource));
         }
     }
     // The deprecated `watch/` paths exist only for builtin kinds.
     if !resource.rules.custom && resource.allows("watch") {
         let event = reference(&meta("WatchEvent"));
         if resource.namespaced {
-            let watch = describe.list("watch", "ListForAllNamespaces", &event);
-            describe.add(paths, format!("{root}/watch/{plural}"), vec![("get", watch)]);
+            let watch = builder.list("watch", "ListForAllNamespaces", &event);
+            builder.add(paths, format!("{root}/watch/{plural}"), vec![("get", watch)]);
         }
         let path = format!("{root}/watch{scoped}/{plural}");
-        let watch = describe.list("watch", "List", &event);
-        describe.add(paths, path.clone(), vec![("get", watch)]);
-        let watch = describe.list("watch", "", &event);
-        describe.add(paths, format!("{path}/{{name}}"), vec![("get", watch)]);
+        let watch = builder.list("watch", "List", &event);
+        builder.add(paths, path.clone(), vec![("get", watch)]);
+        let watch = builder.list("watch", "", &event);
+        builder.add(paths, format!("{path}/{{name}}"), vec![("get", watch)]);
     }
 }
 
@@ -150,7 +150,7 @@ fn lower_camel_case(text: &str) -> String {
 }
 
 /// Builder of the operations of one resource.
-struct Describe<'a> {
+struct OperationBuilder<'a> {
     resource: &'a Resource,
     schema: &'a str,
     api: Api,
@@ -162,7 +162,7 @@ struct PathOperation {
     parameters: Vec<&'static str>,
 }
 
-impl Describe<'_> {
+impl OperationBuilder<'_> {
     /// Adds a path. Parameters that all its operations have are listed at the path.
     fn add(
         &self,
@@ -280,9 +280,9 @@ impl Describe<'_> {
     /// Adds the paths of a subresource that opens connections. A proxy has paths below its own.
     fn connections(&self, paths: &mut Map<String, Value>, path: String, subresource: &Subresource) {
         let (methods, parameters): (&[&str], &[&str]) = match subresource.name.as_str() {
-            "exec" => (&STREAM, &["command", "container", "stderr", "stdin", "stdout", "tty"]),
-            "attach" => (&STREAM, &["container", "stderr", "stdin", "stdout", "tty"]),
-            "portforward" => (&STREAM, &["ports"]),
+            "exec" => (&STREAM_METHODS, &["command", "container", "stderr", "stdin", "stdout", "tty"]),
+            "attach" => (&STREAM_METHODS, &["container", "stderr", "stdin", "stdout", "tty"]),
+            "portforward" => (&STREAM_METHODS, &["ports"]),
             _ => {
                 let below = format!("{path}/{{path}}");
                 let item = self.connection(&below, subresource, "WithPath", &PROXY, &["path"]);

@@ -35,7 +35,7 @@ pub(super) fn referred(described: &[Published<'_>], paths: &Map<String, Value>) 
     schemas.values().for_each(|schema| collect(schema, &mut wanted));
     add_builtin(wanted, &mut schemas);
     if let Some(first) = described.first() {
-        for name in PER_GROUP.map(meta) {
+        for name in KINDS_WITH_GROUPS.map(meta) {
             schemas.get_mut(&name).into_iter().for_each(|schema| of_this_group_too(schema, first.resource));
         }
     }
@@ -102,9 +102,9 @@ pub(super) fn collect(value: &Value, names: &mut Vec<String>) {
 }
 
 /// Kinds with schemas that list every group that uses them.
-pub(super) const PER_GROUP: [&str; 2] = ["DeleteOptions", "WatchEvent"];
+pub(super) const KINDS_WITH_GROUPS: [&str; 2] = ["DeleteOptions", "WatchEvent"];
 
-/// Adds the group of `resource` to a schema of [`PER_GROUP`].
+/// Adds the group of `resource` to a schema of [`KINDS_WITH_GROUPS`].
 pub(super) fn of_this_group_too(schema: &mut Value, resource: &Resource) {
     let Some(kinds) = schema["x-kubernetes-group-version-kind"].as_array_mut() else {
         return;

@@ -35,7 +35,7 @@ pub(crate) struct Swagger {
     parameters: Map<String, Value>,
     /// Names of builtin schemas that are still to be added.
     wanted: BTreeSet<String>,
-    /// For each schema of [`schemas::PER_GROUP`], one resource of each group version that refers to it.
+    /// For each schema of [`schemas::KINDS_WITH_GROUPS`], one resource of each group version that refers to it.
     users: BTreeMap<String, Vec<Resource>>,
 }
 
@@ -53,7 +53,7 @@ impl Swagger {
             schemas::collect(&schema, &mut wanted);
             self.definitions.insert(name, in_v2(&schema, Defaults::Kept));
         }
-        for name in schemas::PER_GROUP.map(meta).into_iter().filter(|name| wanted.contains(name)) {
+        for name in schemas::KINDS_WITH_GROUPS.map(meta).into_iter().filter(|name| wanted.contains(name)) {
             let first = described.first().map(|described| described.resource.clone());
             self.users.entry(name).or_default().extend(first);
         }

@@ -17,7 +17,7 @@ use crate::kind::registry::ServedKind;
 use crate::user::UserInfo;
 
 /// Maximum number of queries to the authorizer for the conditions of a webhook.
-const QUESTIONS: usize = 64;
+const MAX_AUTHORIZER_QUERIES: usize = 64;
 
 /// A match condition.
 #[derive(Debug)]
@@ -116,7 +116,9 @@ fn evaluate(
     // The evaluator does not call the authorizer. It stops at a query whose answer it lacks, and starts again with the answer.
     loop {
         match program.holds(activation, budget) {
-            Err(EvaluationError::Unanswered(query)) if activation.decisions.len() < QUESTIONS => {
+            Err(EvaluationError::Unanswered(query))
+                if activation.decisions.len() < MAX_AUTHORIZER_QUERIES =>
+            {
                 let decision = decide(attributes, &query);
                 activation.decisions.insert(*query, decision);
             }

@@ -18,7 +18,7 @@ use crate::api::admission::Attributes;
 use crate::kind::registry::ServedKind;
 
 /// Maximum number of webhooks that are called at the same time for a request.
-const PARALLEL: usize = 64;
+const MAX_PARALLEL_CALLS: usize = 64;
 
 /// Calls validating webhooks.
 pub(in crate::api::admission) struct ValidatingWebhooks {
@@ -42,7 +42,7 @@ impl ValidatingWebhooks {
         self.configurations.has_webhooks() && !is_exempt(attributes)
     }
 
-    /// Calls the webhooks, up to [`PARALLEL`] at the same time.
+    /// Calls the webhooks, up to [`MAX_PARALLEL_CALLS`] at the same time.
     ///
     /// # Errors
     /// The error of the first webhook that refuses, in the order of the configurations.
@@ -88,7 +88,7 @@ impl ValidatingWebhooks {
         let calls = invocations.iter().map(|(webhook, invocation)| call(webhook, invocation));
         let calls: Vec<_> = calls.collect();
         // All outcomes are awaited, so that their warnings reach the client.
-        let outcomes: Vec<_> = stream::iter(calls).buffered(PARALLEL).collect().await;
+        let outcomes: Vec<_> = stream::iter(calls).buffered(MAX_PARALLEL_CALLS).collect().await;
         let mut refused = None;
         for (webhook, outcome) in outcomes {
             outcome.warnings.into_iter().for_each(|warning| attributes.warn(warning));

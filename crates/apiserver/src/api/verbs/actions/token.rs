@@ -23,9 +23,9 @@ const KIND: &str = "TokenRequest";
 /// Default lifetime of a token in seconds.
 const DEFAULT_SECONDS: i64 = 60 * 60;
 /// Minimum lifetime in seconds.
-const SHORTEST: i64 = 10 * 60;
+const MIN_LIFETIME: i64 = 10 * 60;
 /// Maximum lifetime in seconds.
-const LONGEST: i64 = 1 << 32;
+const MAX_LIFETIME: i64 = 1 << 32;
 
 /// Responds with a token of the account in the URL.
 pub(super) async fn run(call: &Call, bytes: &Bytes) -> Result<Reply, ApiError> {
@@ -149,8 +149,8 @@ fn check_uid(account: &ObjectReference, request: &Value) -> Result<(), ApiError>
 fn check_time(request: &Value) -> Result<i64, ApiError> {
     let seconds = request["spec"]["expirationSeconds"].as_i64().unwrap_or_default();
     let why = match seconds {
-        ..SHORTEST => "may not specify a duration less than 10 minutes",
-        SHORTEST..=LONGEST => return Ok(seconds),
+        ..MIN_LIFETIME => "may not specify a duration less than 10 minutes",
+        MIN_LIFETIME..=MAX_LIFETIME => return Ok(seconds),
         _ => "may not specify a duration larger than 2^32 seconds",
     };
     let error = FieldError::invalid("spec.expirationSeconds", &seconds.to_string(), why);

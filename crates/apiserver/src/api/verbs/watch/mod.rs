@@ -4,7 +4,7 @@
 //! last revision that it has processed. If there are none, it waits for the next commit, the next bookmark or its deadline. If a client
 //! does not read for too long, the history no longer reaches back to the cursor, and the stream ends.
 //!
-//! Bounds: for each client at most [`BATCH`] events and about [`CHUNK`] bytes are held. If a webhook converts the objects, a batch of
+//! Bounds: for each client at most [`MAX_EVENTS`] events and about [`CHUNK`] bytes are held. If a webhook converts the objects, a batch of
 //! converted objects is held as well.
 
 mod event_conversion;
@@ -34,12 +34,12 @@ use faulty::{Fault, FaultyStream};
 use interrupts::Interrupts;
 
 /// Maximum number of events per read of the history.
-const BATCH: usize = 128;
+const MAX_EVENTS: usize = 128;
 /// Size in bytes after which a chunk is sent.
 const CHUNK: usize = 64 << 10;
 /// Maximum work of one poll, in bytes of the objects that selectors read. Then the watch yields, so that other tasks run while few of many
 /// objects match.
-const WORK: usize = 512 << 10;
+const MAX_POLL_WORK: usize = 512 << 10;
 /// Work for an object, in addition to its content.
 const OBJECT: usize = 1 << 10;
 /// Interval of bookmarks.
@@ -47,7 +47,7 @@ const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
 /// Time before the deadline at which the last bookmark is sent.
 const BOOKMARK_BEFORE_DEADLINE: Duration = Duration::from_secs(2);
 /// Maximum duration of a watch, even if `timeoutSeconds` is longer.
-const LONGEST: Duration = Duration::from_secs(24 * 3600);
+const MAX_DURATION: Duration = Duration::from_secs(24 * 3600);
 /// Minimum duration of a watch without `timeoutSeconds`; the maximum is twice this.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(1800);
 
@@ -81,7 +81,7 @@ pub(crate) fn run(
     // As in kube-apiserver, the default is random, so that many watches do not end together.
     let timeout = options.timeout_seconds.map_or_else(
         || DEFAULT_TIMEOUT + Duration::from_secs(call.cluster.random_below(DEFAULT_TIMEOUT.as_secs())),
-        |seconds| Duration::from_secs(seconds).min(LONGEST),
+        |seconds| Duration::from_secs(seconds).min(MAX_DURATION),
     );
     let deadline = start + timeout;
     let end = fault.end(start, deadline);
@@ -330,7 +330,7 @@ impl Watch {
         let mut work = 0;
         for (key, stored) in initial.snapshot.range(&self.call.path.namespace, initial.next.as_ref()) {
             let is_full = out.len() >= CHUNK || (self.one_by_one && !out.is_empty());
-            if is_full || work >= WORK || !self.can_read_object(key, stored) {
+            if is_full || work >= MAX_POLL_WORK || !self.can_read_object(key, stored) {
                 next = Some(key.clone());
                 break;
             }
@@ -359,12 +359,12 @@ impl Watch {
         let cursor = self.cursor;
         if let Some(table) = self.table
             && let (Ok(events), now) =
-                self.cluster.read(|store| (store.events_in(table, cursor, BATCH), store.revision()))
+                self.cluster.read(|store| (store.events_in(table, cursor, MAX_EVENTS), store.revision()))
         {
             return Ok((events, now));
         }
         let closed = self.changes.closed().ok_or(Expired)?;
-        Ok((closed.events_after(cursor, BATCH)?, cursor))
+        Ok((closed.events_after(cursor, MAX_EVENTS)?, cursor))
     }
 
     /// Returns a chunk of the events after the cursor. Once all are read, changes up to `latest` count as seen.
@@ -399,11 +399,11 @@ impl Watch {
                         break;
                     }
                 }
-                if work >= WORK {
+                if work >= MAX_POLL_WORK {
                     break;
                 }
             }
-            let is_all = unread == 0 && events.len() < BATCH;
+            let is_all = unread == 0 && events.len() < MAX_EVENTS;
             if is_all {
                 self.cursor = self.cursor.max(now);
                 self.changes.see(latest);
@@ -413,7 +413,7 @@ impl Watch {
                 _ if !many.is_empty() => return Ok(WatchRead::Chunk(Bytes::from(many))),
                 Some(one) => return Ok(WatchRead::Chunk(one)),
                 None if is_all => return Ok(WatchRead::Finished),
-                None if work >= WORK || awaits_conversion => return Ok(WatchRead::Unfinished),
+                None if work >= MAX_POLL_WORK || awaits_conversion => return Ok(WatchRead::Unfinished),
                 None => {}
             }
         }
