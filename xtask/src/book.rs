@@ -1,7 +1,7 @@
 //! Links of the book to files of the repository: a preprocessor of mdBook (`docs/book/book.toml`).
 //!
-//! Pages link to files outside of the book by relative paths, which lead to the files in a checkout. In the built book they have to
-//! lead to the repository's site, `output.html.git-repository-url`. As long as that is not set, only the text of such a link stays.
+//! Pages link to files outside of the book by relative paths, which lead to the files in a checkout. In the built book these links have
+//! to lead to the repository's site, `output.html.git-repository-url`. As long as that is not set, a link becomes its text.
 
 use std::{
     io::Read,
@@ -46,7 +46,7 @@ fn change_chapters(value: &mut Value, site: Option<&str>) {
 /// Returns the text of `page` with its links to files of the repository leading to `site`.
 fn with_links_to(site: Option<&str>, page: &Path, text: &str) -> String {
     let folder = Path::new(SOURCE).join(page.parent().unwrap_or(Path::new("")));
-    // Odd pieces are code.
+    // Every second piece is a code block, whose brackets are not links.
     let pieces = text.split("```").enumerate().map(|(index, piece)| match index % 2 {
         0 => prose_with_links_to(site, &folder, piece),
         _ => piece.to_owned(),
