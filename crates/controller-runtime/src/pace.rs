@@ -1,8 +1,8 @@
 //! Yields of long synchronous work, so that lease renewal and probes stay on time.
 //!
-//! On a runtime with one thread, a task waits until every other ready task has yielded. The goal is a wait of at most 1 ms. A turn
-//! is a tenth of that, because several tasks may take one turn each before a waiting task: the list of a kind, its delivery to a
-//! controller, the workers of a controller.
+//! On a runtime with one thread, a ready task waits until every other ready task has yielded. The goal is a wait of at most 1 ms. A
+//! turn is a tenth of that, because several tasks may take one turn each before the waiting task is polled: the list of a kind, its
+//! delivery to a controller, the workers of a controller.
 
 use std::{
     future::{Future, pending, poll_fn},
@@ -40,12 +40,12 @@ impl Pace {
         Self { since: Instant::now(), steps: 0, has_waited: false }
     }
 
-    /// Awaits `wait`. If that takes a while, the turn starts again: without this, the first step after each wait would yield, and the
-    /// thread would look for other work for each event that comes alone.
+    /// Awaits `wait`. If `wait` is not ready at once, the next step starts a new turn. Otherwise the first step after each wait would
+    /// yield, and the thread would look for other work after each single event.
     ///
     /// # Cancellation
     ///
-    /// That of `wait`. The turn starts again in this case too.
+    /// That of `wait`. If it was pending, the next step starts a new turn in this case too.
     pub(crate) async fn wait_for<F: Future>(&mut self, wait: F) -> F::Output {
         let mut wait = pin!(wait);
         poll_fn(|cx| {
@@ -75,7 +75,7 @@ impl Pace {
 
     fn is_due(&mut self, steps: u32, now: Instant) -> bool {
         if std::mem::take(&mut self.has_waited) {
-            // The time of the wait is unknown, so this step is not counted.
+            // The time of the wait is unknown, so the time of this step does not count.
             (self.since, self.steps) = (now, 0);
         }
         self.steps += steps;
@@ -83,8 +83,8 @@ impl Pace {
     }
 }
 
-/// Like a [`Pace`], but shared by several tasks, such as the workers of a controller. Only the time of their work counts, not that in
-/// which all of them wait.
+/// Like a [`Pace`], but shared by several tasks, such as the workers of a controller. A step counts with its whole duration, waits
+/// included; the time between steps, in which all tasks wait for the next one, does not count.
 ///
 /// Bound: between two polls of another task, all sharing tasks together work for one turn of a `Pace`, and each of them for one more
 /// step. A used-up turn ends when the first task that yielded for it is polled again; every other ready task has been polled by
