@@ -94,7 +94,7 @@ pub(crate) struct Past {
     pub(crate) ahead: bool,
     /// Whether an event has brought it forward in this back-off.
     pub(crate) brought_forward: bool,
-    /// Number of urgent events that brought it forward in this back-off.
+    /// Number of urgent events in this back-off.
     pub(crate) urgent: u8,
     /// Whether the current run began in back-off.
     pub(crate) early: bool,

@@ -1,4 +1,4 @@
-//! Failures, and the effect of events on a key that waits because of one.
+//! Failures, and the effect of events on a key in back-off.
 
 use expect_test::expect;
 
@@ -121,8 +121,8 @@ fn beyond_ten_urgent_events_in_a_back_off_run_the_key_a_second_after_its_last_ru
     let script = format!("add a; get; limited a; done a; at 5s; {ten} add urgent a; get; when a; at 6s; get");
     let ran = "get: a\n".repeat(11);
     let rest = "get: nothing\nwhen: 6s EventInBackOff\nget: a\nready: -  waiting: -  processing: a\n";
-    let said = Script::new(options().rate_limiter(limiter)).run(&script);
-    assert_eq!(said, ran + rest);
+    let output = Script::new(options().rate_limiter(limiter)).run(&script);
+    assert_eq!(output, ran + rest);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use expect_test::expect;
 
 use super::*;
 
-/// Quiet for 1 s, at most 3 s.
+/// Debouncing: a key runs when it had no event for 1 s, but at most 3 s after the first one.
 fn debounced() -> Options<String> {
     options().debounce(seconds("1s"), seconds("3s"))
 }

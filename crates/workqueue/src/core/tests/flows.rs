@@ -90,7 +90,7 @@ fn no_flow_waits_longer_than_its_share_of_the_workers_times_the_longest_run() {
         let mut free_at = vec![Timestamp::START; workers];
         let mut last_turn = vec![Timestamp::START; flows];
         for round in 0..2000 {
-            // The first flow has ten keys for each one of the others, which always have one.
+            // The first flow gets ten keys a round, each other flow one. A round takes one key, so no flow ever lacks keys.
             for (place, name) in names.iter().enumerate() {
                 let keys = if place == 0 { 10 } else { 1 };
                 (0..keys).for_each(|key| script.add(&format!("{name}{round}-{key}"), AddOptions::default()));
@@ -143,7 +143,7 @@ fn the_memory_of_many_flows_is_freed_when_they_have_no_keys() {
     }
     assert_eq!(core.order.fifos.places()[0], 0);
     assert!(core.order.fifos.places()[1] <= 64, "numbers beyond the last flow are meaningless");
-    // Numbers that were given away and came back are used again, each once.
+    // Numbers of forgotten flows are used again, each for one flow.
     for key in 0..1000 {
         core.add_at(Timestamp::START, key, AddOptions::default());
     }

@@ -37,7 +37,7 @@ fn options() -> Options<String> {
     Options::default().rate_limiter(limiter.expect("100 ms is less than 1 s"))
 }
 
-/// The operations, as the shell calls them.
+/// The operations of the core at a given time, called as [`Shared`](crate::shared::Shared) calls them.
 impl<K: Clone + Eq + Hash> Core<K> {
     fn hash(&self, key: &K) -> u64 {
         self.hasher().hash_one(key)
@@ -67,7 +67,7 @@ struct Script {
     epoch: Instant,
     now: Timestamp,
     handed_out: BTreeMap<String, Loan<String>>,
-    said: String,
+    output: String,
 }
 
 impl Script {
@@ -78,7 +78,7 @@ impl Script {
             epoch,
             now: Timestamp::START,
             handed_out: BTreeMap::new(),
-            said: String::new(),
+            output: String::new(),
         }
     }
 
@@ -86,7 +86,7 @@ impl Script {
         for operation in script.split(';').map(str::trim) {
             self.step(&operation.split(' ').collect::<Vec<_>>());
         }
-        self.said + &state(&mut self.core, self.handed_out.keys(), self.now, self.epoch)
+        self.output + &state(&mut self.core, self.handed_out.keys(), self.now, self.epoch)
     }
 
     fn step(&mut self, words: &[&str]) {
@@ -110,33 +110,33 @@ impl Script {
             ["cancel", key] => {
                 let key = key.to_owned();
                 let cancelled = self.core.cancel(&key, self.core.hash(&key));
-                self.say(format_args!("cancel: {cancelled}"));
+                self.print(format_args!("cancel: {cancelled}"));
             }
             ["failures", key] => {
                 let failures = self.core.num_requeues(&key.to_owned());
-                self.say(format_args!("failures: {failures}"));
+                self.print(format_args!("failures: {failures}"));
             }
             ["shut"] => {
                 let given_up = self.core.shut_down(self.now);
-                self.say(format_args!("given up: {given_up:?}"));
+                self.print(format_args!("given up: {given_up:?}"));
             }
             ["when", key] => {
                 let key = key.to_owned();
                 match self.core.when(&key, self.core.hash(&key), self.now) {
                     Some((until, why)) => {
-                        self.say(format_args!("when: {:?} {why:?}", until.elapsed_since(Timestamp::START)));
+                        self.print(format_args!("when: {:?} {why:?}", until.elapsed_since(Timestamp::START)));
                     }
-                    None => self.say(format_args!("when: -")),
+                    None => self.print(format_args!("when: -")),
                 }
             }
             ["get"] => match self.core.take_at(self.now) {
                 Taken::Key(loan) => {
                     let key = loan.key().clone();
-                    self.say(format_args!("get: {key}"));
+                    self.print(format_args!("get: {key}"));
                     assert!(self.handed_out.insert(key, loan).is_none(), "two runs of one key");
                 }
-                Taken::Nothing => self.say(format_args!("get: nothing")),
-                Taken::Finished => self.say(format_args!("get: finished")),
+                Taken::Nothing => self.print(format_args!("get: nothing")),
+                Taken::Finished => self.print(format_args!("get: finished")),
             },
             _ => panic!("what is {words:?}?"),
         }
@@ -146,8 +146,8 @@ impl Script {
         self.core.add_at(self.now, key.to_owned(), how);
     }
 
-    fn say(&mut self, what: std::fmt::Arguments<'_>) {
-        writeln!(self.said, "{what}").unwrap();
+    fn print(&mut self, what: std::fmt::Arguments<'_>) {
+        writeln!(self.output, "{what}").unwrap();
     }
 }
 

@@ -18,6 +18,7 @@ use self::reference::Model;
 use super::*;
 use crate::{Ageing, BackOffEvents, Delay, RateLimiter};
 
+/// `then_every` of [`BackOffEvents::Once`].
 const THEN_EVERY: u64 = 30;
 /// Quiet time of debouncing, and the longest time that events can postpone a key.
 const DEBOUNCE: (u64, u64) = (10, 25);
@@ -26,6 +27,7 @@ const FLOWS: u8 = 3;
 /// Choice of policies.
 #[derive(Clone, Copy, Debug)]
 struct Rules {
+    /// Whether the policy is [`BackOffEvents::Once`].
     once: bool,
     fair: bool,
     debounced: bool,
@@ -88,7 +90,7 @@ fn core(rules: Rules, epoch: Instant) -> Core<u8> {
     Core::new(options, epoch)
 }
 
-/// Runs the steps on both, compares every result, and empties both in the end.
+/// Runs the steps on the core and on the model, compares every result, and empties both in the end.
 fn compare(steps: &[Step], rules: Rules) {
     let epoch = Instant::now();
     let (mut core, mut model) = (core(rules, epoch), Model::new(rules, epoch));

@@ -1,4 +1,4 @@
-//! One key, one entry, one state.
+//! States of a key and the transitions between them, without priorities, flows or debouncing.
 
 use expect_test::expect;
 
@@ -238,9 +238,9 @@ fn of_two_equal_times_the_first_gives_the_reason() {
     for (script, reason) in
         [("after a 0.1s; limited a", "Delayed"), ("limited a; after a 0.1s", "RateLimited")]
     {
-        let said = Script::new(options()).run(&format!("add a; get; {script}; when a; done a; when a"));
+        let output = Script::new(options()).run(&format!("add a; get; {script}; when a; done a; when a"));
         let when = format!("when: 100ms {reason}\n");
-        assert_eq!(said, format!("get: a\n{when}{when}ready: -  waiting: a@100ms  processing: -\n"));
+        assert_eq!(output, format!("get: a\n{when}{when}ready: -  waiting: a@100ms  processing: -\n"));
     }
 }
 

@@ -30,6 +30,7 @@ pub(super) struct Key {
     pub(super) key: u8,
     pub(super) place: Where,
     pub(super) priority: Priority,
+    // The fields of the same names in the core's `Past` have the same meaning.
     pub(super) back_off: u64,
     pub(super) own: u64,
     pub(super) failed: bool,
@@ -51,11 +52,13 @@ pub(super) struct Model {
     /// Number of keys that may run ahead of their slots.
     pub(super) window: usize,
     pub(super) now: u64,
+    /// Number of times that a key became ready or began to wait.
     pub(super) moves: u64,
     /// By priority, the highest first: since when it has been passed over.
     pub(super) passed_over_since: [Option<u64>; 3],
+    /// Number of hand-outs since the last share, during which a lower priority had aged.
     pub(super) passed_over: u32,
-    /// The priority that had a share last.
+    /// The aged priority that had a share last.
     pub(super) shared: usize,
     /// By priority: flows, the next one first. Some may have no ready keys any more.
     pub(super) turns: [Vec<u8>; 3],
@@ -206,7 +209,7 @@ impl Model {
             if !std::mem::replace(&mut key.brought_forward, true) || urgent && key.urgent <= 10 {
                 return (self.now, By::Delay);
             }
-            // The second of urgent events is longer than any time here.
+            // The second after which later urgent events run a key is longer than `THEN_EVERY`, so urgency makes no difference.
             let at = (key.ended + THEN_EVERY).min(key.back_off);
             return match key.place {
                 Where::Waiting(until, _, by) if until <= at => (until, by),
