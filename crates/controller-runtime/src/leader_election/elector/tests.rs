@@ -19,14 +19,14 @@ fn check(script: &str, expected: &Expect) {
         let (time, input) = step.trim().split_once(' ').expect("a step is a time and an input");
         let now = seconds(time);
         let output = elector.step(input_of(input), now);
-        let mut said: Vec<String> = output.request.iter().map(request_text).collect();
-        said.extend(output.events.iter().map(event_text));
+        let mut parts: Vec<String> = output.request.iter().map(request_text).collect();
+        parts.extend(output.events.iter().map(event_text));
         let wake = elector.next_wake();
         // A pause counts from the step that drew it.
         let drawn = wake.filter(|_| wake != last).map(|at| at.saturating_sub(now));
-        said.push(wake.map_or("no wake".to_owned(), |at| wake_text(at, drawn)));
+        parts.push(wake.map_or("no wake".to_owned(), |at| wake_text(at, drawn)));
         last = wake;
-        format!("{time} {input}: {}\n", said.join(", "))
+        format!("{time} {input}: {}\n", parts.join(", "))
     });
     expected.assert_eq(&lines.collect::<String>());
 }

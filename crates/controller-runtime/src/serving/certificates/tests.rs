@@ -106,7 +106,7 @@ async fn unchanged_files_are_read_once_per_interval() {
     let (notify, notifications) = mpsc::channel();
     let _watcher = watch_files(&files, move |event| drop(notify.send(event)));
     let mut notifications = Some(notifications);
-    let looks = async {
+    let five_intervals = async {
         for _ in 0..5 {
             sleep(POLL).await;
             // The notification of a read takes real time, during which the paused clock must not advance.
@@ -122,11 +122,11 @@ async fn unchanged_files_are_read_once_per_interval() {
         }
     };
     tokio::select! {
-        () = looks => {}
+        () = five_intervals => {}
         () = certificates.keep_up() => {}
     }
     let reads = reads(&metrics);
-    assert!((5..=7).contains(&reads), "one at the load, one at the start and one a look, not {reads}");
+    assert!((5..=7).contains(&reads), "one at the load, one at the start and one per interval, not {reads}");
 }
 
 #[test]

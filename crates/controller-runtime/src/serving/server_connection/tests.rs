@@ -35,14 +35,14 @@ fn over_http1(closing: &CancellationToken) -> Http1 {
 }
 
 impl Http1 {
-    async fn say(&mut self, said: &str) {
-        self.client.write_all(said.as_bytes()).await.expect("the server reads");
+    async fn send(&mut self, text: &str) {
+        self.client.write_all(text.as_bytes()).await.expect("the server reads");
     }
 
     /// Sends a text. Returns after how many seconds the connection ends, and whether a request was answered until then.
-    async fn cut_off(&mut self, said: &str) -> (u64, bool) {
+    async fn cut_off(&mut self, text: &str) -> (u64, bool) {
         let (began, mut answer) = (Instant::now(), String::new());
-        self.say(said).await;
+        self.send(text).await;
         self.client.read_to_string(&mut answer).await.expect("the server closes");
         (began.elapsed().as_secs(), answer.contains("200 OK"))
     }
@@ -51,15 +51,15 @@ impl Http1 {
 #[tokio::test(start_paused = true)]
 async fn a_client_that_sends_its_request_too_slowly_is_disconnected() {
     let closing = CancellationToken::new();
-    for (said, expected) in [("", (32, false)), (HALF, (32, false)), (WHOLE, (90, true))] {
-        assert_eq!(over_http1(&closing).cut_off(said).await, expected, "{said:?}");
+    for (text, expected) in [("", (32, false)), (HALF, (32, false)), (WHOLE, (90, true))] {
+        assert_eq!(over_http1(&closing).cut_off(text).await, expected, "{text:?}");
     }
     let mut client = over_http1(&closing);
-    client.say(WHOLE).await;
+    client.send(WHOLE).await;
     sleep(Duration::from_secs(80)).await;
     assert_eq!(client.cut_off(HALF).await, (32, true), "half of a second request");
     let mut client = over_http1(&closing);
-    client.say(WHOLE).await;
+    client.send(WHOLE).await;
     sleep(Duration::from_secs(80)).await;
     assert_eq!(client.cut_off(WHOLE).await, (90, true), "a second request");
 }
@@ -79,7 +79,7 @@ async fn a_request_may_take_its_time_and_ends_with_the_stop() {
 
 #[tokio::test(start_paused = true)]
 async fn at_a_stop_incomplete_requests_have_five_seconds() {
-    for (said, later, expected) in [
+    for (text, later, expected) in [
         ("", "", (0, false)),
         (HALF, "", (5, false)),
         (HALF, &WHOLE[HALF.len()..], (3, true)),
@@ -87,17 +87,17 @@ async fn at_a_stop_incomplete_requests_have_five_seconds() {
     ] {
         let closing = CancellationToken::new();
         let mut client = over_http1(&closing);
-        client.say(said).await;
+        client.send(text).await;
         sleep(Duration::from_secs(1)).await;
         closing.cancel();
         let (began, mut answer) = (Instant::now(), String::new());
         if !later.is_empty() {
             sleep(Duration::from_secs(3)).await;
-            client.say(later).await;
+            client.send(later).await;
         }
         client.client.read_to_string(&mut answer).await.expect("the server closes");
         let ended = (began.elapsed().as_secs(), answer.contains("200 OK"));
-        assert_eq!(ended, expected, "{said:?}, {later:?}");
+        assert_eq!(ended, expected, "{text:?}, {later:?}");
     }
 }
 
@@ -114,8 +114,8 @@ async fn the_head_of_a_request_may_be_a_mebibyte_long() {
         let (mut reader, mut writer) = tokio::io::split(client);
         let (head, mut answer) = (with_head_of(bytes), String::new());
         // The server closes before the client has sent everything.
-        let said = async { drop(writer.write_all(head.as_bytes()).await) };
-        let (_, read) = tokio::join!(said, reader.read_to_string(&mut answer));
+        let sent = async { drop(writer.write_all(head.as_bytes()).await) };
+        let (_, read) = tokio::join!(sent, reader.read_to_string(&mut answer));
         read.expect("the server closes");
         assert_eq!(answer.split(' ').nth(1), Some(expected), "{bytes} bytes: {answer}");
     }
