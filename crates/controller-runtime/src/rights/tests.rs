@@ -57,7 +57,7 @@ fn is_declared(rights: &[Right], action: &ResourceAction<'_>) -> bool {
     })
 }
 
-/// Every action in the world of these tests.
+/// Every combination of the constants above, also without a namespace, without a name, and with an undeclared name.
 fn actions() -> Vec<ResourceAction<'static>> {
     let mut all = Vec::new();
     for group in GROUPS {
@@ -117,7 +117,7 @@ proptest! {
         }
     }
 
-    /// No verb of a rule can be left out.
+    /// No rule has a verb that other rules already grant for the same resource.
     #[test]
     fn roles_grant_nothing_twice(rights in prop::collection::vec(right(), 0..8)) {
         let roles = declarations(&rights).roles("operator", "own");

@@ -18,7 +18,7 @@ const EVERYTHING: &str = "-- --leader-elect --metrics-bind-address=:8443 --metri
 
 fn complete() -> Operator {
     let mut definition = guestbook().definitions()[0].clone();
-    // Text that looks like a template.
+    // The braces must reach the object as they are: Helm must not evaluate them.
     definition.spec.versions[0]
         .schema
         .as_mut()
@@ -173,7 +173,7 @@ async fn a_chart_is_not_for_a_program_with_a_namespace_of_its_own() {
     assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 0, "nothing was written");
 }
 
-/// Objects of a chart: the actions that its templates use, with the meaning that Helm gives to them.
+/// Renders a chart as Helm does. Only the actions that generated templates contain are implemented.
 fn evaluate(chart: &Path, namespace: &str, overrides: &Value) -> Vec<Value> {
     let text = fs::read_to_string(chart.join("values.yaml")).expect("values");
     let mut values = yaml::read(text.as_bytes()).expect("YAML").value;
@@ -200,7 +200,7 @@ struct Template<'t> {
 }
 
 impl Template<'_> {
-    /// Evaluates definitions, conditions and included objects, in this order.
+    /// Evaluates a template: a definition, then the object that includes it, which may have a condition.
     fn run(&mut self, text: &str) {
         let (name, rest) = text
             .strip_prefix("{{- define \"")
@@ -232,6 +232,7 @@ impl Template<'_> {
         self.objects.push(object);
     }
 
+    /// Replaces the actions in `text` by their results.
     fn actions(&self, text: &str) -> String {
         let mut done = String::new();
         let mut rest = text;

@@ -1,11 +1,12 @@
-//! `manifests --check` on every value of every object: none can change unnoticed, and no change of form is an alarm.
+//! `manifests --check` on every value of every object: it reports each changed or removed value, and no difference of order,
+//! style or comments.
 
 use std::fs;
 
 use super::{objects::complete_manifests, *};
 use crate::manifests::objects_of;
 
-/// Fewest planted differences, and fewest harmless changes.
+/// Least number of planted differences, and least number of harmless changes, that the tests must have tried.
 const PLANTED: usize = 60;
 
 /// A folder with the file of an operator that has every kind of object, and the command that checks it.
@@ -61,6 +62,7 @@ fn leaves(value: &Value, pointer: &str, found: &mut Vec<String>) {
     }
 }
 
+/// A value that differs from `value`.
 fn other(value: &Value) -> Value {
     match value {
         Value::String(text) => Value::from(format!("{text}x")),
@@ -129,7 +131,7 @@ fn reversed(value: &Value) -> String {
     }
 }
 
-/// The object with its rules in the opposite order, and one verb in each.
+/// The role with its rules in the opposite order, and one verb in each; `None` for other objects.
 fn split_rules(object: &Value) -> Option<Value> {
     let rules = object["rules"]
         .as_array()

@@ -47,7 +47,7 @@ fn add_to(manager: &Manager) -> Result<(), AddError> {
     Ok(())
 }
 
-/// Webhooks beside the controller.
+/// Adds another controller, with webhooks.
 fn add_webhooks_to(manager: &Manager) -> Result<(), AddError> {
     let reconciler = reconcile::from_fn(async |_: &ObjectKey<Guestbook>, _: &_| Ok(Action::done()));
     let builder = Builder::managed_by(manager).for_kind::<Guestbook>().named("webhooks");
@@ -59,7 +59,7 @@ fn guestbook() -> Operator {
     Operator::new("guestbook", "guestbook.example.com").version("1.2.3").crd::<Guestbook>().setup(add_to)
 }
 
-/// Output, or exit code and message.
+/// Runs the command in `line`. Returns its output, or the exit code and the message.
 async fn answer(operator: &Operator, line: &str) -> Result<String, (u8, String)> {
     match operator.answer(line.split_whitespace()).await {
         Ok(answer) if answer.differs => Err((DIFFERS, answer.text)),

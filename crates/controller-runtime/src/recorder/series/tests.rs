@@ -94,7 +94,7 @@ fn repeated(times: u32, began: Instant) -> Series {
     series
 }
 
-/// Counts written from now on without more events: count, seconds from now, and age of the last event then.
+/// Counts that are written if no more events come: count, seconds since `began`, and age of the last event then.
 fn written(series: &mut Series, began: Instant) -> Vec<(u32, u64, u64)> {
     let mut written = Vec::new();
     while let Some(due) = series.due() {
@@ -110,11 +110,11 @@ fn the_last_count_of_a_series_is_written_at_its_end() {
     let now = Instant::now();
     assert_eq!(written(&mut repeated(1000, now), now), [(1000, 999 + 360, 360)]);
     assert_eq!(written(&mut repeated(11, now), now), [(11, 10 + 360, 360)]);
-    assert_eq!(written(&mut repeated(10, now), now), [], "it is known");
-    assert_eq!(written(&mut repeated(512, now), now), [], "it is known");
+    assert_eq!(written(&mut repeated(10, now), now), [], "10 was written when it was observed");
+    assert_eq!(written(&mut repeated(512, now), now), [], "512 was written when it was observed");
 
     let mut series = repeated(20, now);
-    assert_eq!(series.unwritten(now + Duration::from_secs(378)), None, "it may go on");
+    assert_eq!(series.unwritten(now + Duration::from_secs(378)), None, "the series may still go on");
     let later = now + Duration::from_secs(1000);
     let next = series.observe(&record("a", "R"), later, 2);
     assert_eq!(next, Publish::Create { name: "a.0000000000000002".to_owned() }, "another series");
@@ -136,7 +136,7 @@ fn the_count_of_a_continuing_series_is_written_every_half_hour() {
         }
         series.observe(&record("a", "R"), at, 1);
     }
-    // Written by doubling at minutes 15, 31, 63 and 127.
+    // The doublings 16, 32, 64 and 128 were written at minutes 15, 31, 63 and 127, and each begins another half hour.
     assert_eq!(refreshed, [(61, 61), (93, 93), (123, 123), (157, 157), (187, 187)]);
 }
 
@@ -157,7 +157,11 @@ fn an_event_that_could_not_be_written_is_new_again() {
     let (mut series, now) = (Series::default(), Instant::now());
     series.observe(&record("a", "R"), now, 1);
     series.forget(&record("a", "R"), "a.0000000000000007");
-    assert_eq!(count(&series.observe(&record("a", "R"), now, 2)), 2, "that was another one");
+    assert_eq!(
+        count(&series.observe(&record("a", "R"), now, 2)),
+        2,
+        "the event that failed has another name"
+    );
     series.forget(&record("a", "R"), "a.0000000000000001");
     assert_eq!(count(&series.observe(&record("a", "R"), now, 3)), 1);
 }

@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{error::BoxError, metrics::Metrics};
 
+/// A cart with one item.
 mod v1 {
     use super::*;
 
@@ -27,6 +28,7 @@ mod v1 {
     }
 }
 
+/// The hub version: a cart with a list of items.
 mod v2 {
     use super::*;
 
@@ -38,7 +40,7 @@ mod v2 {
     }
 }
 
-/// An order of one piece.
+/// A cart with its items in one text, separated by commas.
 mod v3 {
     use super::*;
 
