@@ -10,16 +10,16 @@ pub struct Plan {
 
 /// One deviation, at one call of the operator or at one line of its watches.
 ///
-/// Deviations name calls by their request and by the count of calls of that name, not by position or time, so a plan outlives
-/// small changes of the operator.
+/// Deviations name calls by their request and by the count of calls of that name, not by position or time, so a plan still fits
+/// after small changes of the operator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Deviation {
     pub(crate) what: What,
-    /// Name of the call, such as `create configmaps default/page-*`; of a line, such as `configmaps MODIFIED default/page`; the
-    /// stream, such as `configmaps`, if the deviation concerns all lines about a resource; `step`; [`ACTIONS`].
+    /// Name of the place, by [`What::place`]: a call, such as `create configmaps default/page-*`; a line, such as
+    /// `configmaps MODIFIED default/page`; a stream, such as `configmaps`; a step: [`STEP`]; the whole run: [`ACTIONS`].
     pub(crate) call: String,
-    /// Count of calls or lines of this name since the start of the run, from 1, in all lives of the operator; the number of the
-    /// step; the seed of the order.
+    /// For a call or line: its number among those of this name since the start of the run, from 1, over all lives of the operator.
+    /// For a step: its number. For [`What::Shuffle`]: the seed of the order.
     pub(crate) number: u32,
 }
 
@@ -29,7 +29,7 @@ pub(crate) const ACTIONS: &str = "the order of actions";
 /// Place of a [`What::CrashAtRest`].
 pub(crate) const STEP: &str = "step";
 
-/// Event at a call or line.
+/// Kind of a deviation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum What {
     /// The operator dies with the call unsent.
@@ -56,9 +56,9 @@ pub(crate) enum What {
     StepBefore,
     /// The garbage collector acts between the call and its answer. Without a fault it acts last.
     CollectAfter,
-    /// Nothing passes between the process and the world for this many seconds.
+    /// Requests, responses and events between the process and the world wait for this many seconds.
     Pause(u32),
-    /// Like [`Pause`](Self::Pause), longer than a lease, and the call is carried out afterwards even if its process has died.
+    /// Like [`Pause`](Self::Pause) for longer than a lease, and the call is carried out afterwards even if its process has died.
     CutOff,
     /// The order of actions at one moment is drawn from the number of the deviation.
     Shuffle,
@@ -100,7 +100,7 @@ pub(crate) enum Refusal {
     Reset,
 }
 
-/// Place of a [`What`]: what the name of a deviation names.
+/// Kind of the place that [`Deviation::call`] names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
     Call,

@@ -46,7 +46,8 @@ enum MarkKind {
     Quiet,
 }
 
-fn mark(entry: &Entry, last_process: Actor) -> Mark {
+/// Returns the mark of an entry. Entries about held lines name no process, so their marks are in the lane of `first_process`.
+fn mark(entry: &Entry, first_process: Actor) -> Mark {
     let text = |action: &Action| action.to_string().split_whitespace().skip(1).collect::<Vec<_>>().join(" ");
     let (actor, kind) = match &entry.action {
         Action::Start(actor) => (*actor, MarkKind::Start),
@@ -58,7 +59,7 @@ fn mark(entry: &Entry, last_process: Actor) -> Mark {
         Action::Committed(change) => (change.actor, MarkKind::Write),
         Action::Crashed { actor, .. } | Action::Ended { actor, .. } => (*actor, MarkKind::End),
         Action::Held { .. } | Action::Released { .. } | Action::Expired { .. } => {
-            (last_process, MarkKind::Fault)
+            (first_process, MarkKind::Fault)
         }
         Action::Step(_) | Action::StepDone(_) => (Actor::User, MarkKind::Step),
         Action::Quiet => (Actor::User, MarkKind::Quiet),
@@ -91,7 +92,7 @@ fn colour(mark: &Mark) -> &'static str {
     }
 }
 
-/// Strength of a picture's colours.
+/// Strength of a picture's colours: full for the run with the fault, pale for the run without faults.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Shade {
     Full,
@@ -173,7 +174,7 @@ impl Drawing<'_> {
         }
     }
 
-    /// Lanes with their names. A lane is torn between the end of a process and its next start.
+    /// Lanes with their names. A lane is dotted between the end of a process and its next start.
     fn rails(&self, svg: &mut String, width: usize) {
         for (row, (_, name)) in self.lanes.iter().enumerate() {
             let y = self.y(row);

@@ -1,7 +1,8 @@
 //! The picture of a finding: one HTML file with an inline SVG, readable without scripts.
 //!
 //! Each process has a lane, as have the user and the server. A thin line leads from a change to the lines that report it to a process,
-//! and a band below the lane shows how long the process was behind. A crash tears the lane, and the guilty write glows.
+//! and a band below the lane shows how long the process was behind. The lane is dotted while the process is dead, and the guilty write is
+//! highlighted.
 
 mod drawing;
 

@@ -87,17 +87,17 @@ pub(crate) enum End {
     CheckFailed { check: String, when: String },
 }
 
-/// Limits of the changes of an object: a number that no run needs, and a multiple of those in the run without faults.
+/// The limit of changes of one object: this number, plus a multiple of its changes in the run without faults.
 const CHANGES: u32 = 25;
 const TIMES_AS_MANY: u32 = 5;
 
-/// Numbers of actions without time passing that count as a loop: in the run without faults, and in others in addition to a multiple of
-/// those of that run.
+/// Maximum numbers of actions at one moment of virtual time, above which a run counts as a loop: of the run without faults, and of other
+/// runs, in addition to a multiple of the largest number in the run without faults.
 const ACTIONS_AT_ONCE: usize = 20_000;
 const MORE_ACTIONS_AT_ONCE: usize = 5_000;
 const TIMES_AS_MANY_ACTIONS: usize = 3;
 
-/// Numbers of changes and actions that are too many, from those of the run without faults. That run has no limits of changes.
+/// Limits of changes and of actions, derived from the run without faults. For that run itself only actions are limited.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Limits(Option<Rc<WithoutFaults>>);
 
@@ -113,7 +113,7 @@ impl Limits {
         Self(Some(Rc::new(WithoutFaults { counts: counts.clone(), most_at_once: *most_at_once })))
     }
 
-    /// Maximum number of actions without time passing.
+    /// Maximum number of actions at one moment of virtual time.
     pub(crate) fn at_once(&self) -> usize {
         self.0.as_ref().map_or(ACTIONS_AT_ONCE, |without_faults| {
             without_faults.most_at_once.saturating_mul(TIMES_AS_MANY_ACTIONS) + MORE_ACTIONS_AT_ONCE
@@ -135,7 +135,7 @@ impl Limits {
     }
 }
 
-/// The world while nothing happens.
+/// The world at a moment when it is quiet.
 #[derive(Debug)]
 pub(crate) struct QuietWorld {
     pub(crate) world: World,
@@ -155,7 +155,7 @@ pub(crate) struct Outcome {
     /// Number of steps done when the run ended early, because it had become equal to the run without faults.
     pub(crate) merged_after: Option<usize>,
     pub(crate) counts: BTreeMap<ObjectId, Counts>,
-    /// Largest number of actions without time passing.
+    /// Largest number of actions at one moment of virtual time.
     pub(crate) most_at_once: usize,
     pub(crate) writes: Vec<Write>,
     pub(crate) lines: Vec<ArrivedLine>,

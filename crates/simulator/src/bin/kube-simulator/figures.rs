@@ -12,7 +12,7 @@ use kube_simulator::{Explore, Simulation};
 
 use crate::{mutations, workloads};
 
-/// Traces of one plan that must be equal, in so many processes of each profile.
+/// Number of traces of one plan that must be equal, and number of processes of each profile that produce them.
 const TRACES: usize = 1000;
 const PROCESSES: usize = 4;
 
@@ -66,7 +66,7 @@ pub(crate) fn measure(names: &[String]) -> Result<Vec<Figure>, String> {
     Ok(figures)
 }
 
-/// Plays the plan, and prints the hashes of its traces with their numbers.
+/// Plays the plan `number` times, and prints each hash of a trace with the number of traces that have it.
 pub(crate) fn print_traces(number: usize) -> Result<ExitCode, String> {
     let mut hashes: BTreeMap<u64, usize> = BTreeMap::new();
     for _ in 0..number {

@@ -12,7 +12,7 @@ use serde_json::Value;
 /// Budget of each search. A bug must be found earlier.
 pub(crate) const BUDGET: &str = "600s";
 
-/// Longest processor time in which a bug may be found, in seconds, and longest story.
+/// Goals: seconds of processor time within which a bug is found, and lines of its story.
 const LONGEST: f64 = 60.0;
 const LINES: u64 = 15;
 
@@ -57,7 +57,7 @@ fn play_in(folder: &Path) -> Result<Vec<Value>, String> {
         };
         command.args(target).arg("--").args(filter).arg("--test-threads=1");
         command.env("SIMULATION_REPORT", &file).env("SIMULATION_BUDGET", BUDGET);
-        // The table is on standard output. A failed test is in the report, too.
+        // Standard output is for the table of this program. The exit status is ignored: the report contains failed tests, too.
         command.stdout(std::io::stderr());
         command.status().map_err(|error| format!("cargo cannot be run: {error}"))?;
         let text = std::fs::read_to_string(&file)
