@@ -4,7 +4,7 @@ use std::fmt;
 
 use kube_apimachinery::names::subdomain;
 
-/// Longest name of an operator. Services, Secrets and pods get it with a suffix, and may have 63 characters.
+/// Longest name of an operator. Services, Secrets and pods have this name with a suffix, and at most 63 characters.
 const MAX_NAME: usize = 40;
 
 /// Keywords of Rust, none of which can name a crate, a module or a type.
@@ -122,7 +122,7 @@ impl KindName {
     ///
     /// # Errors
     ///
-    /// One of them is invalid; the text says which and why.
+    /// One of them is invalid; the error names it and the reason.
     pub fn new<'a>(
         group: &str,
         version: &str,

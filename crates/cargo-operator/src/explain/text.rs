@@ -212,7 +212,7 @@ fn state(standing: &Standing, attempt: u32) -> String {
     match standing {
         Standing::Idle => "waits for an event".to_owned(),
         Standing::Queued { since: Some(since), .. } => {
-            format!("is in line for a worker since {}", clock(since))
+            format!("has been in line for a worker since {}", clock(since))
         }
         Standing::Queued { since: None, .. } => "is in line for a worker".to_owned(),
         Standing::Waiting { until, left, rule } => {
@@ -236,7 +236,7 @@ fn state(standing: &Standing, attempt: u32) -> String {
     }
 }
 
-/// Formats the reason and time of the next run.
+/// Returns the cause of the next run, and how the user can bring it about sooner.
 fn next(standing: &Standing, last: Option<&Run>) -> &'static str {
     match (standing, last.map(|run| &run.result)) {
         (Standing::Idle, Some(Outcome::FailedForGood(_))) => {
@@ -257,7 +257,7 @@ fn next(standing: &Standing, last: Option<&Run>) -> &'static str {
     }
 }
 
-/// `10:02:11 UTC  4 ms  attempt 0  configmaps updated  done  wrote status`
+/// `2026-01-01 10:02:11 UTC  4 ms  attempt 2  configmaps updated  done  wrote nothing`; the first attempt has no number.
 struct RunLine<'r>(&'r Run);
 
 impl fmt::Display for RunLine<'_> {
@@ -280,7 +280,7 @@ impl fmt::Display for RunLine<'_> {
     }
 }
 
-/// `requests to the API server: 31 patch, 99 % within 31 ms, 3 failed (403: 3)`
+/// `requests to the API server: 31 patch, 99 % of the latest within 31 ms, 3 failed (403: 3)`
 impl fmt::Display for VerbCalls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { verb, calls, errors, took } = self;
@@ -379,7 +379,7 @@ fn plural(count: u64, noun: &str) -> String {
     if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }
 
-/// `12:14:31 UTC` of `2026-01-01T12:14:31.123Z`, with the date before the time if it is not that of a short text.
+/// `2026-01-01 12:14:31 UTC` for `2026-01-01T12:14:31.123Z`. A text of another form is returned as it is.
 fn clock(time: &str) -> String {
     match time.split_once('T') {
         Some((date, rest)) if rest.len() >= 8 && rest.is_char_boundary(8) => {
@@ -389,7 +389,7 @@ fn clock(time: &str) -> String {
     }
 }
 
-/// `8 min 31 s` of seconds.
+/// `8 min 31 s` for 511 seconds: at most two units.
 fn span(seconds: f64) -> String {
     let milliseconds = seconds * 1000.0;
     if !milliseconds.is_finite() || milliseconds < 1.0 {
@@ -526,7 +526,7 @@ mod tests {
     }
 
     #[test]
-    fn the_operator_is_told_in_a_few_lines() {
+    fn the_operator_is_described_in_a_few_lines() {
         let mut answer = Answer::of(overview(|_| {}), Vec::new(), None);
         let calls = json!({ "calls": [{ "verb": "patch", "calls": 31, "errors": { "403": 3 }, "took": { "p50": 0.002, "p99": 0.031 } }] });
         answer.cluster = Some(serde_json::from_value(calls).expect("an answer"));

@@ -31,7 +31,7 @@ use crate::{
 /// Largest text that is read: the definitions of large projects have some 5 MB.
 const MAX_BYTES: u64 = 64 << 20;
 
-/// Notes that are printed. All of them are comments in the file.
+/// Maximum number of notes that are printed. Notes about fields are comments in the file, too.
 const MAX_NOTES: usize = 10;
 
 /// First line of the module of all imported kinds.

@@ -12,7 +12,7 @@ const NEVER_RAW: [&str; 5] = ["self", "Self", "super", "crate", "_"];
 pub(super) struct FieldName {
     /// Identifier in Rust.
     pub(super) ident: String,
-    /// Whether serde needs the name in JSON: it does not follow from the identifier.
+    /// Whether serde needs the name in JSON, because `rename_all` does not derive it from the identifier.
     pub(super) is_renamed: bool,
 }
 
@@ -36,7 +36,7 @@ pub(super) fn field(property: &str, used: &mut BTreeSet<String>) -> FieldName {
         word if is_keyword(word) => format!("r#{word}"),
         word => word.to_owned(),
     };
-    // A raw identifier has the name of its word for serde; one with an underscore has not.
+    // serde reads `r#type` as `type`, but `self_` as `self_`, so the latter needs its name.
     let is_renamed = is_renamed || ident.ends_with('_');
     FieldName { ident, is_renamed }
 }
@@ -86,7 +86,7 @@ pub(super) fn variant(value: &str, used: &mut BTreeSet<String>) -> String {
     unused(&name, "", used)
 }
 
-/// The name, or the name with a number if it is taken. Takes it.
+/// Returns the name, or the name with a number if it is in `used`, and adds it to `used`.
 pub(super) fn unused(name: &str, separator: &str, used: &mut BTreeSet<String>) -> String {
     let mut candidate = name.to_owned();
     let mut number = 2;

@@ -35,7 +35,7 @@ const TAKEN: [&str; 17] = [
 pub(super) struct Types {
     /// Structs and enums: the spec first.
     pub(super) all: Vec<RustItem>,
-    /// Whether the spec's struct has the fields of the object itself, because the kind has fields beside `spec` and `status`.
+    /// Whether the spec's struct has the fields of the object itself: the kind has no `spec`, or has fields beside `spec` and `status`.
     pub(super) is_root: bool,
     /// Name of the status type.
     pub(super) status: Option<String>,
@@ -49,7 +49,7 @@ pub(super) struct RustItem {
     pub(super) name: String,
     pub(super) doc: String,
     pub(super) body: Body,
-    /// Whether a value of the type can be made without any data.
+    /// Whether the type derives `Default`: all of its required fields have a default.
     pub(super) has_default: bool,
 }
 
@@ -144,7 +144,7 @@ pub(super) fn of(definition: &Definition) -> Result<Types, String> {
     if let (Some(name), Some(schema)) = (&status, properties.get("status")) {
         writer.fields(schema, ".status", name, name, text_of(schema).to_owned(), 0)?;
     }
-    // An item follows the items of its fields; readers begin at the spec.
+    // The walk adds a type after the types of its fields. The file begins with the spec, so the order is reversed.
     writer.items.reverse();
     let (specs, others): (Vec<RustItem>, Vec<RustItem>) =
         writer.items.into_iter().partition(|item| item.name == spec);
