@@ -23,15 +23,15 @@ use self::{
     process::Process,
 };
 
-/// Number of start attempts when another process took a free port in the meantime, as in Go's envtest.
+/// Maximum number of attempts to start, if other processes take the free ports first, as in Go's envtest.
 const STARTS: u32 = 5;
 
-/// Time after readiness until the API server has created the namespace `default`, as in Go's envtest.
+/// Time limit, from readiness on, within which the API server creates the namespace `default`, as in Go's envtest.
 const NAMESPACE_WITHIN: Duration = Duration::from_secs(5);
 
 /// A running control plane. Dropping it kills its processes, waits for them to exit, and removes their files.
 pub(crate) struct ControlPlane {
-    // Fields are dropped in this order: the API server before etcd.
+    // Fields are dropped in this order. The API server ends before etcd, on which it depends.
     api_server: Process,
     etcd: Process,
     authority: Authority,

@@ -164,7 +164,7 @@ pub enum ProcessError {
     Killed {
         /// Name of the process.
         name: &'static str,
-        /// Time limit.
+        /// Time from SIGTERM to the kill.
         after: Duration,
     },
     /// The state of the process could not be read.

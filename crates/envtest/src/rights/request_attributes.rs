@@ -29,13 +29,13 @@ impl RequestAttributes {
 
     /// Returns whether the request changes an object other than leases, events and access reviews.
     pub(crate) fn is_write(&self) -> bool {
-        const BESIDES: [&str; 4] =
+        const NOT_COUNTED: [&str; 4] =
             ["authentication.k8s.io", "authorization.k8s.io", "coordination.k8s.io", "events.k8s.io"];
         let Action::Resource(ResourceAction { verb, group, resource, .. }) = self.action() else {
             return false;
         };
         let changes = matches!(verb, "create" | "update" | "patch" | "delete" | "deletecollection");
-        changes && !BESIDES.contains(&group) && (group, resource) != ("", "events")
+        changes && !NOT_COUNTED.contains(&group) && (group, resource) != ("", "events")
     }
 
     /// Message of a refusal, similar to that of RBAC.

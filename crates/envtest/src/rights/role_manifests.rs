@@ -21,7 +21,7 @@ struct AnyRole {
     kind: &'static str,
     name: Option<String>,
     /// Namespace of a Role; `None` for a ClusterRole.
-    home: Option<String>,
+    namespace: Option<String>,
     rules: Option<Vec<PolicyRule>>,
 }
 
@@ -29,13 +29,13 @@ struct AnyRole {
 struct AnyBinding {
     role: RoleRef,
     /// Namespace of a RoleBinding; `None` for a ClusterRoleBinding.
-    place: Option<String>,
+    namespace: Option<String>,
 }
 
 impl AnyBinding {
     fn gives(&self, role: &AnyRole) -> bool {
-        let near = role.home.is_none() || role.home == self.place;
-        near && self.role.kind == role.kind && Some(&self.role.name) == role.name.as_ref()
+        let is_in_reach = role.namespace.is_none() || role.namespace == self.namespace;
+        is_in_reach && self.role.kind == role.kind && Some(&self.role.name) == role.name.as_ref()
     }
 }
 
@@ -51,23 +51,23 @@ pub(super) fn grants(text: &str, namespace: &str) -> Result<Vec<Grant>, Manifest
         if !types.api_version.starts_with("rbac.authorization.k8s.io/") {
             continue;
         }
-        let home = Some(object.metadata.namespace.clone().unwrap_or_else(|| namespace.to_owned()));
+        let namespace = Some(object.metadata.namespace.clone().unwrap_or_else(|| namespace.to_owned()));
         match types.kind.as_str() {
             "ClusterRole" => {
                 let ClusterRole { metadata, rules, .. } = parsed(object)?;
-                roles.push(AnyRole { kind: "ClusterRole", name: metadata.name, home: None, rules });
+                roles.push(AnyRole { kind: "ClusterRole", name: metadata.name, namespace: None, rules });
             }
             "Role" => {
                 let Role { metadata, rules } = parsed(object)?;
-                roles.push(AnyRole { kind: "Role", name: metadata.name, home, rules });
+                roles.push(AnyRole { kind: "Role", name: metadata.name, namespace, rules });
             }
             "ClusterRoleBinding" => {
                 let ClusterRoleBinding { role_ref, .. } = parsed(object)?;
-                bindings.push(AnyBinding { role: role_ref, place: None });
+                bindings.push(AnyBinding { role: role_ref, namespace: None });
             }
             "RoleBinding" => {
                 let RoleBinding { role_ref, .. } = parsed(object)?;
-                bindings.push(AnyBinding { role: role_ref, place: home });
+                bindings.push(AnyBinding { role: role_ref, namespace });
             }
             _ => {}
         }
@@ -75,8 +75,10 @@ pub(super) fn grants(text: &str, namespace: &str) -> Result<Vec<Grant>, Manifest
     let mut grants = Vec::new();
     for role in &roles {
         for binding in bindings.iter().filter(|binding| binding.gives(role)) {
-            let grant =
-                |rule: &PolicyRule| Grant { rule: rules::of_role(rule), namespace: binding.place.clone() };
+            let grant = |rule: &PolicyRule| Grant {
+                rule: rules::of_role(rule),
+                namespace: binding.namespace.clone(),
+            };
             grants.extend(role.rules.iter().flatten().map(grant));
         }
     }
