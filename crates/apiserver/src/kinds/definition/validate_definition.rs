@@ -166,6 +166,7 @@ fn check_spec(spec: &Value, old: &Value, conversion: Option<&Value>, errors: &mu
         }
     }
     check_names(&spec["names"], "spec.names", errors);
+    // In kube-apiserver's order of errors, the fields that all versions share come after the names.
     definition_version::check_shared(spec, old, errors);
     let strategy = text(&spec["conversion"], "strategy");
     if strategy != "None" && spec["preserveUnknownFields"] == true {

@@ -23,6 +23,7 @@ pub(super) fn job() -> Vec<Column> {
                 let parallel = number(job, "/spec/parallelism");
                 json!(match job["spec"]["completions"].as_i64() {
                     Some(wanted) => format!("{done}/{wanted}"),
+                    // Without a number of completions, the success of any Pod is the success of the Job.
                     None if parallel > 1 => format!("{done}/1 of {parallel}"),
                     None => format!("{done}/1"),
                 })
@@ -41,6 +42,7 @@ fn status(job: &Value) -> &'static str {
         let conditions = job["status"]["conditions"].as_array();
         conditions.into_iter().flatten().any(|found| found["type"] == kind && found["status"] == "True")
     };
+    // A finished Job keeps its result while it is deleted. The last two conditions precede the result.
     if is("Complete") {
         "Complete"
     } else if is("Failed") {

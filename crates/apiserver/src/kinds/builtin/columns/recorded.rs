@@ -225,6 +225,7 @@ fn node(name: &str) -> CellFn {
         "Status" => |object, _| {
             let ready = match condition(object, "Ready") {
                 Some(("True", _)) => "Ready",
+                // Also for the status `Unknown`; only a node without the condition is shown as unknown.
                 Some(_) => "NotReady",
                 None => "Unknown",
             };
@@ -236,6 +237,7 @@ fn node(name: &str) -> CellFn {
             let mut roles: Vec<&str> = labels
                 .filter_map(|(key, value)| match key.strip_prefix("node-role.kubernetes.io/") {
                     Some(role) => Some(role),
+                    // This label has the role as its value, the others have it in their names.
                     None => value.as_str().filter(|_| key == "kubernetes.io/role"),
                 })
                 .filter(|role| !role.is_empty())
@@ -320,6 +322,7 @@ fn modes(list: &Value) -> Value {
         ("ReadWriteMany", "RWX"),
         ("ReadWriteOncePod", "RWOP"),
     ];
+    // As in Go, neither the order nor the repetitions of the list matter.
     let has = |mode: &str| array(list).iter().any(|given| given == mode);
     let short: Vec<&str> = known.iter().filter(|(mode, _)| has(mode)).map(|(_, short)| *short).collect();
     json!(short.join(","))
@@ -336,6 +339,7 @@ fn available(object: &Value, _: Timestamp) -> Value {
 /// Formats the state of a CertificateSigningRequest: its decision, and whether it has a certificate.
 fn decision(object: &Value, _: Timestamp) -> Value {
     let mut words = Vec::new();
+    // A denial takes precedence over an approval.
     for (kind, word) in [("Denied", "Denied"), ("Approved", "Approved")] {
         if words.is_empty() && condition(object, kind).is_some() {
             words.push(word);

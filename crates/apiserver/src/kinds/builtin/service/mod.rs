@@ -69,6 +69,7 @@ fn default(service: &mut Value) {
         }
         for port in elements(spec, "ports") {
             set(port, "protocol", json!("TCP"));
+            // For Go, the number 0 and the empty name are absent values.
             if port["targetPort"].is_null() || port["targetPort"] == 0 || port["targetPort"] == "" {
                 let number = port["port"].clone();
                 port["targetPort"] = number;

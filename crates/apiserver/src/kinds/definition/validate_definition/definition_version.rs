@@ -66,6 +66,7 @@ pub(super) fn check_all(spec: &Value, old: &Value, errors: &mut Vec<FieldError>)
         errors.push(FieldError::invalid("spec.preserveUnknownFields", "true", detail));
     }
     let mut names: BTreeSet<&str> = BTreeSet::new();
+    // `check_shared` validates the fields that are equal in all versions.
     let own = |field: &str| !shared(versions, field).1;
     let (schemas, subresources, columns, selectable) =
         (own("schema"), own("subresources"), own("additionalPrinterColumns"), own("selectableFields"));

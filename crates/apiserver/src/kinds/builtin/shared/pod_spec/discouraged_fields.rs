@@ -251,6 +251,7 @@ fn ports(spec: &Value, path: &str) -> Vec<String> {
                 } else if host == 0 || other_host == 0 {
                     "overlapping"
                 } else if host == other_host && address.is_empty() != other_address.is_empty() {
+                    // The behaviour is undefined if only one of two equal host ports names an address.
                     "dangerously ambiguous"
                 } else {
                     continue;
