@@ -61,6 +61,7 @@ impl Cost<'_> {
                 Ok(())
             }
             None => {
+                // The conditions of a webhook share a budget, so the next of them ends at once.
                 *self.0 = 0;
                 Err(EvaluationError::Budget)
             }
@@ -116,6 +117,7 @@ impl<'a> Evaluator<'a, '_> {
         if let Some((_, value)) = self.locals.iter().rev().find(|(known, _)| *known == name) {
             return Ok(value.clone());
         }
+        // The authorizer has no JSON value, so it is not among the variables.
         if name == "authorizer" {
             return Ok(Val::Query(Rc::default()));
         }
@@ -166,6 +168,7 @@ impl<'a> Evaluator<'a, '_> {
         target: Option<&'a SyntaxNode>,
         arguments: &'a [SyntaxNode],
     ) -> Evaluated<'a> {
+        // Only one branch is evaluated, so an error in the other has no effect.
         if function == "_?_:_" {
             let [condition, then, otherwise] = arguments else { return Err(no_overload()) };
             return match self.value(condition)? {

@@ -258,6 +258,7 @@ pub(super) fn member<'a>(
             Val::text(regex(pattern)?.find(text).map_or("", |found| found.as_str()))
         }
         ("findAll", [Val::String(pattern), rest @ ..]) => {
+            // As in Go, a negative limit is none; the same applies to `replace` and `split`.
             let limit = match rest {
                 [Val::Int(limit)] => usize::try_from(*limit).unwrap_or(usize::MAX),
                 _ => usize::MAX,
@@ -294,6 +295,7 @@ pub(super) fn member<'a>(
                 [Val::Int(limit)] => usize::try_from(*limit).unwrap_or(usize::MAX),
                 _ => usize::MAX,
             };
+            // Only the weight of text and arguments is paid so far, and the result may be much longer.
             let found = text.matches(&**old).count().min(limit);
             let grown = u64::try_from(found.saturating_mul(new.len()) / 10).unwrap_or(u64::MAX);
             cost.spend(grown)?;
@@ -304,6 +306,7 @@ pub(super) fn member<'a>(
                 [Val::Int(limit)] => usize::try_from(*limit).unwrap_or(usize::MAX),
                 _ => usize::MAX,
             };
+            // As in Go's `SplitN`, zero parts are an empty list.
             let parts: Vec<Val<'a>> = if limit == 0 {
                 Vec::new()
             } else if separator.is_empty() {

@@ -259,6 +259,7 @@ impl CelParser<'_> {
                 count += 1;
             }
             let operand = self.member()?;
+            // As in cel-go, the operand's type does not matter if the signs cancel out.
             if count % 2 == 0 {
                 return Ok(operand);
             }

@@ -50,6 +50,7 @@ pub(super) fn compare(report: &mut Report, old: &Value, new: &Value) {
         let name = old["name"].as_str().unwrap_or_default();
         report.version = Some(name.to_owned());
         match versions(new_spec).find(|new| new["name"] == old["name"]) {
+            // A definition that is read from a file has no status, so its storage version counts as well.
             None if old["storage"] == true || stored.contains(&name) => report.add(
                 Rule::StoredVersionRemoved,
                 "the version",
@@ -115,6 +116,7 @@ fn subresources(report: &mut Report, old: &Value, new: &Value) {
             (Some(_), None) => {
                 report.add(Rule::SubresourceRemoved, &path, "is gone", "requests to it fail. Keep it");
             }
+            // A new scale subresource changes no other request.
             (None, Some(_)) if name == "status" => report.add(
                 Rule::SubresourceAdded,
                 &path,

@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 /// Formats a value, with a newline at the end.
 #[must_use]
 pub fn write(value: &Value) -> String {
+    // No brackets fit into a line of this width.
     write_with(value, 0)
 }
 
@@ -253,6 +254,7 @@ fn is_plain(text: &str) -> bool {
     };
     let last = text.chars().last().unwrap_or(first);
     let starts_badly = match first {
+        // These have a meaning only before a space, or alone.
         '-' | '?' | ':' => text.len() == 1 || text[1..].starts_with(' '),
         ',' | '[' | ']' | '{' | '}' | '#' | '&' | '*' | '!' | '|' | '>' | '\'' | '"' | '%' | '@' | '`'
         | ' ' => true,

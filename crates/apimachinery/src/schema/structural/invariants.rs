@@ -147,6 +147,7 @@ fn is_int_or_string(any_of: &[Value]) -> bool {
             && schema.as_object().is_some_and(|fields| {
                 fields.iter().all(|(name, value)| match name.as_str() {
                     "type" => true,
+                    // Go's form of these nested schemas does not keep the value `false`.
                     "additionalProperties" => value == false || value.is_null(),
                     "enum" | "allOf" | "anyOf" | "oneOf" => value.as_array().is_none_or(Vec::is_empty),
                     name => is_zero(name, value),
