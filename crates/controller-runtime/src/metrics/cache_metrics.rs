@@ -11,14 +11,14 @@ use prometheus_client::{
 use super::LabelPairs;
 use crate::cache::{ResourceStats, Stats};
 
-/// The cached resources.
-pub(super) type Look = Box<dyn Fn() -> StatsByResource + Send + Sync>;
+/// Reads the statistics of the cached resources.
+pub(super) type ReadStats = Box<dyn Fn() -> StatsByResource + Send + Sync>;
 
 /// A value, with the form of objects for a family that distinguishes forms.
 type Sample = (Option<&'static str>, usize);
 
 /// Reads the state of the caches when metrics are collected.
-pub(super) struct CacheCollector(pub(super) Look);
+pub(super) struct CacheCollector(pub(super) ReadStats);
 
 impl Collector for CacheCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
@@ -61,8 +61,8 @@ impl Collector for CacheCollector {
         let age = "Time since the API server last sent anything on a watch or answered a probe of it; above 45 s the watch is dead";
         let name = "controller_runtime_cache_watch_age_seconds";
         let mut family = encoder.encode_descriptor(name, age, None, MetricType::Gauge)?;
-        caches.iter().try_for_each(|(resource, look)| {
-            let Some(silence) = look.silence else { return Ok(()) };
+        caches.iter().try_for_each(|(resource, cache)| {
+            let Some(silence) = cache.silence else { return Ok(()) };
             let labels: LabelPairs = vec![("resource", resource.clone())];
             ConstGauge::new(silence.as_secs_f64()).encode(family.encode_family(&labels)?)
         })
@@ -79,8 +79,8 @@ fn gauge(
     values: fn(&Stats) -> Vec<Sample>,
 ) -> fmt::Result {
     let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-    caches.iter().try_for_each(|(resource, look)| {
-        values(&look.stats).into_iter().try_for_each(|(form, value)| {
+    caches.iter().try_for_each(|(resource, cache)| {
+        values(&cache.stats).into_iter().try_for_each(|(form, value)| {
             let mut labels: LabelPairs = vec![("resource", resource.clone())];
             labels.extend(form.map(|form| ("form", form.to_owned())));
             let value = i64::try_from(value).unwrap_or(i64::MAX);
@@ -97,9 +97,9 @@ fn counter(
     value: fn(&Stats) -> usize,
 ) -> fmt::Result {
     let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-    caches.iter().try_for_each(|(resource, look)| {
+    caches.iter().try_for_each(|(resource, cache)| {
         let labels: LabelPairs = vec![("resource", resource.clone())];
-        let value = u64::try_from(value(&look.stats)).unwrap_or(u64::MAX);
+        let value = u64::try_from(value(&cache.stats)).unwrap_or(u64::MAX);
         ConstCounter::new(value).encode(family.encode_family(&labels)?)
     })
 }

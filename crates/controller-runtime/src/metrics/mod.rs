@@ -201,8 +201,8 @@ impl Metrics {
     }
 
     /// Shows the state of the caches.
-    pub(crate) fn caches(&self, look: impl Fn() -> BTreeMap<String, ResourceStats> + Send + Sync + 'static) {
-        let collector = cache_metrics::CacheCollector(Box::new(look));
+    pub(crate) fn caches(&self, stats: impl Fn() -> BTreeMap<String, ResourceStats> + Send + Sync + 'static) {
+        let collector = cache_metrics::CacheCollector(Box::new(stats));
         self.inner.registry.lock().register_collector(Box::new(collector));
     }
 
@@ -284,7 +284,7 @@ fn prometheus_text(open_metrics: &str) -> String {
             };
             text.push_str(&format!("# HELP {name}{suffix} {help}\n# TYPE {name}{suffix} {kind}\n"));
         } else {
-            text.push_str(&with_bucket_of_go(without_exemplar(line)));
+            text.push_str(&with_bucket_as_in_go(without_exemplar(line)));
             text.push('\n');
         }
     }
@@ -303,7 +303,7 @@ fn without_exemplar(line: &str) -> &str {
 }
 
 /// The upper bound of a bucket is a label, which queries compare as text, so it is written as Go does.
-fn with_bucket_of_go(line: &str) -> Cow<'_, str> {
+fn with_bucket_as_in_go(line: &str) -> Cow<'_, str> {
     let parts = || {
         let (name, rest) = line.split_once('{')?;
         let (bound, after) = rest.strip_prefix("le=\"")?.split_once('"')?;
@@ -311,13 +311,13 @@ fn with_bucket_of_go(line: &str) -> Cow<'_, str> {
     };
     match parts() {
         None => Cow::Borrowed(line),
-        Some((name, bound, after)) => Cow::Owned(format!("{name}{{le=\"{}\"{after}", in_words_of_go(bound))),
+        Some((name, bound, after)) => Cow::Owned(format!("{name}{{le=\"{}\"{after}", number_as_in_go(bound))),
     }
 }
 
 /// A number as Go's `strconv.AppendFloat` writes it in format `g`, which client_golang uses: with the fewest digits that
 /// identify it, and with an exponent of at least two digits if the exponent is below -4 or above 5.
-fn in_words_of_go(number: f64) -> String {
+fn number_as_in_go(number: f64) -> String {
     let text = format!("{number:e}");
     let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
     match exponent.parse::<i32>().unwrap_or_default() {

@@ -24,12 +24,12 @@ pub(super) struct QueueFamilies {
     retries: Family<LabelPairs, Counter>,
     queue_duration: Histograms,
     work_duration: Histograms,
-    shown: Arc<Shown>,
+    shown: Arc<ShownQueues>,
 }
 
 /// The queues with visible gauges, by controller and a number, because names need not be unique.
 #[derive(Default)]
-struct Shown {
+struct ShownQueues {
     queues: Mutex<BTreeMap<(String, u64), Queue>>,
 }
 
@@ -37,17 +37,17 @@ struct Shown {
 struct Queue {
     /// Whether its keys have different priorities.
     classes: bool,
-    look: Box<dyn Fn() -> Gauges + Send + Sync>,
+    gauges: Box<dyn Fn() -> Gauges + Send + Sync>,
 }
 
-impl Shown {
+impl ShownQueues {
     /// Gauges by controller, and whether they are by priority. Queues of the same name are added up, because labels cannot
     /// distinguish them.
-    fn look(&self) -> BTreeMap<String, (bool, Gauges)> {
+    fn gauges(&self) -> BTreeMap<String, (bool, Gauges)> {
         let mut all: BTreeMap<String, (bool, Gauges)> = BTreeMap::new();
         for ((controller, _), queue) in &*self.queues.lock() {
             // Takes the lock of the queue while the lock of this map is held. The queue never takes the two in the other order.
-            let gauges = (queue.look)();
+            let gauges = (queue.gauges)();
             match all.get_mut(controller) {
                 Some((classes, others)) => {
                     *classes |= queue.classes;
@@ -106,7 +106,7 @@ impl QueueFamilies {
         let queues = self.shown.queues.lock();
         let running = queues
             .iter()
-            .map(|((controller, _), queue)| (controller.clone(), (queue.look)().longest_running));
+            .map(|((controller, _), queue)| (controller.clone(), (queue.gauges)().longest_running));
         running.max_by_key(|(_, running)| *running)
     }
 
@@ -114,13 +114,13 @@ impl QueueFamilies {
         &self,
         controller: &str,
         classes: bool,
-        look: impl Fn() -> Gauges + Send + Sync + 'static,
+        gauges: impl Fn() -> Gauges + Send + Sync + 'static,
     ) -> QueueGauges {
         let mut queues = self.shown.queues.lock();
         // Unique among the living queues, even after some were removed.
         let number = queues.keys().map(|(_, number)| number + 1).max().unwrap_or_default();
         let key = (controller.to_owned(), number);
-        queues.insert(key.clone(), Queue { classes, look: Box::new(look) });
+        queues.insert(key.clone(), Queue { classes, gauges: Box::new(gauges) });
         QueueGauges { shown: Arc::downgrade(&self.shown), key }
     }
 }
@@ -128,7 +128,7 @@ impl QueueFamilies {
 /// Shows the gauges of a queue until dropped.
 #[must_use = "dropping it hides the gauges"]
 pub(crate) struct QueueGauges {
-    shown: Weak<Shown>,
+    shown: Weak<ShownQueues>,
     key: (String, u64),
 }
 
@@ -166,12 +166,12 @@ impl kube_workqueue::Metrics for QueueMetrics {
 }
 
 /// Reads the queues when metrics are collected.
-struct QueueCollector(Arc<Shown>);
+struct QueueCollector(Arc<ShownQueues>);
 
 impl Collector for QueueCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let queues: Vec<_> =
-            self.0.look().into_iter().map(|(controller, queue)| (labels(&controller), queue)).collect();
+            self.0.gauges().into_iter().map(|(controller, queue)| (labels(&controller), queue)).collect();
         if queues.is_empty() {
             return Ok(());
         }

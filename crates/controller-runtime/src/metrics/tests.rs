@@ -104,8 +104,8 @@ fn metrics() -> (Metrics, ControllerMetrics, QueueGauges) {
     client.request_size("GET", "api:443", 0);
     client.response_size("GET", "api:443", 1000);
     client.retry("429", "GET", "api:443");
-    let look = ResourceStats { silence: Some(Duration::from_secs(3)), ..ResourceStats::default() };
-    metrics.caches(move || [("pods".to_owned(), look)].into());
+    let stats = ResourceStats { silence: Some(Duration::from_secs(3)), ..ResourceStats::default() };
+    metrics.caches(move || [("pods".to_owned(), stats)].into());
     (metrics, controller, gauges)
 }
 
@@ -172,14 +172,14 @@ fn bounds_of_buckets_are_written_as_go_does() {
     metrics.register("sizes", "Sizes", Histogram::new(bounds.map(|(bound, _)| bound)));
     let text = metrics.encode_prometheus();
     for (bound, expected) in bounds {
-        assert_eq!(in_words_of_go(bound), expected);
+        assert_eq!(number_as_in_go(bound), expected);
         assert!(
             text.contains(&format!("sizes_bucket{{le=\"{expected}\"}} 0\n")),
             "{expected} is not in {text}"
         );
     }
     let quoted = "quotes{of=\"{le=\\\"1.0\\\"\"} 1";
-    assert_eq!(with_bucket_of_go(quoted), quoted);
+    assert_eq!(with_bucket_as_in_go(quoted), quoted);
 }
 
 #[test]
