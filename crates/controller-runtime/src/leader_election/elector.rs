@@ -123,7 +123,7 @@ pub(super) struct Elector {
     /// Whether the lease must be read before the next write.
     stale: bool,
     /// Whether a write that would make this candidate the holder may have been carried out.
-    unsure: bool,
+    may_hold: bool,
     in_flight: Option<RequestInFlight>,
     next_attempt: Moment,
     /// The holder reported last.
@@ -174,7 +174,7 @@ impl Elector {
             transitions: None,
             free_at: Duration::ZERO,
             stale: true,
-            unsure: false,
+            may_hold: false,
             in_flight: None,
             next_attempt: Duration::ZERO,
             leader: String::new(),
@@ -248,7 +248,7 @@ impl Elector {
             },
         };
         // Set when the write is sent: even if the response is lost, the lease may be ours and must be released.
-        self.unsure |= purpose == Purpose::Hold;
+        self.may_hold |= purpose == Purpose::Hold;
         self.in_flight = Some(RequestInFlight { purpose, sent: now, earlier });
         output.request = Some(request);
     }
@@ -265,7 +265,7 @@ impl Elector {
             LeaseAnswer::Conflict => {
                 self.stale = true;
                 // A conflict proves that this write was not carried out.
-                self.unsure &= purpose != Purpose::Hold;
+                self.may_hold &= purpose != Purpose::Hold;
                 output.events.push(LeadershipEvent::SlowPath);
                 return if next < LONGEST_ATTEMPT {
                     self.attempt(next, now, output);
@@ -277,7 +277,7 @@ impl Elector {
             LeaseAnswer::Absent => self.observe(None, now, output),
         }
         self.stale = false;
-        self.unsure = false;
+        self.may_hold = false;
         match (self.phase, purpose) {
             (ElectionPhase::Releasing { .. }, Purpose::Release) => self.end_released(output),
             (ElectionPhase::Standing | ElectionPhase::Leading { .. }, Purpose::Hold) if self.is_ours() => {
@@ -361,8 +361,8 @@ impl Elector {
         if let ElectionPhase::Leading { .. } = self.phase {
             self.lose("this process steps down".to_owned(), output);
         }
-        // `unsure`: a lost response may hide that the lease is ours.
-        if release && (self.is_ours() || self.unsure) {
+        // `may_hold`: a lost response may hide that the lease is ours.
+        if release && (self.is_ours() || self.may_hold) {
             self.phase = ElectionPhase::Releasing { by: now + self.timing.renew_deadline() };
             self.next_attempt = now;
         } else {

@@ -15,7 +15,7 @@ use super::{
 type Real = u64;
 
 const SECOND: Real = 1_000_000;
-/// End of the faults.
+/// End of the faults: later none begins, and messages are neither lost nor late.
 const CHAOS: Real = 100 * SECOND;
 const END: Real = 160 * SECOND;
 
@@ -65,7 +65,7 @@ struct World {
     lease: Option<LeaseRecord>,
     version: u64,
     nodes: Vec<Node>,
-    queue: BinaryHeap<Reverse<(Real, u64, Happening)>>,
+    queue: BinaryHeap<Reverse<(Real, u64, SimulatedEvent)>>,
     pushed: u64,
     overlaps: Vec<String>,
     terms: u64,
@@ -92,19 +92,20 @@ struct Node {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum Happening {
+enum SimulatedEvent {
     Wake { node: usize, life: u32 },
     Stand { node: usize, life: u32 },
     Seen { node: usize, life: u32, lease: Lease },
-    Arrives { node: usize, life: u32, request: u64, what: Wire },
+    Arrives { node: usize, life: u32, request: u64, what: Request },
     Answered { node: usize, life: u32, request: u64, answer: LeaseReply },
     TimesOut { node: usize, life: u32, request: u64 },
-    Fate { node: usize },
+    Fault { node: usize },
 }
 
-/// [`LeaseRecord`] and [`LeaseRequest`] with an order, for the event queue.
+/// [`LeaseRecord`] with an order, which the event queue needs.
 type Lease = Option<(String, String, Duration, i32)>;
-type Wire = (u8, String, String, i32, i32);
+/// [`LeaseRequest`] with an order: 0 to get, 1 to create or 2 to update; version, holder, seconds, and changes of leader.
+type Request = (u8, String, String, i32, i32);
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum LeaseReply {
@@ -157,42 +158,42 @@ impl World {
         };
         for node in 0..world.nodes.len() {
             let begin = world.rng.u64(..5 * SECOND);
-            world.push(begin, Happening::Stand { node, life: 0 });
-            let fate = world.rng.u64(..20 * SECOND);
-            world.push(fate, Happening::Fate { node });
+            world.push(begin, SimulatedEvent::Stand { node, life: 0 });
+            let fault = world.rng.u64(..20 * SECOND);
+            world.push(fault, SimulatedEvent::Fault { node });
         }
         world
     }
 
-    fn push(&mut self, at: Real, happening: Happening) {
+    fn push(&mut self, at: Real, event: SimulatedEvent) {
         self.pushed += 1;
-        self.queue.push(Reverse((at, self.pushed, happening)));
+        self.queue.push(Reverse((at, self.pushed, event)));
     }
 
     fn play(mut self) -> SimulationResult {
-        while let Some(Reverse((at, _, happening))) = self.queue.pop() {
+        while let Some(Reverse((at, _, event))) = self.queue.pop() {
             if at > END {
                 break;
             }
             self.now = at;
-            self.happens(happening);
+            self.handle(event);
         }
         let leads_at_the_end =
             self.nodes.iter().any(|node| node.permit_until.is_some_and(|until| until > END));
         SimulationResult { overlaps: self.overlaps, terms: self.terms, leads_at_the_end }
     }
 
-    fn happens(&mut self, happening: Happening) {
-        use Happening::*;
+    fn handle(&mut self, event: SimulatedEvent) {
+        use SimulatedEvent::*;
         let (Wake { node, life }
         | Stand { node, life }
         | Seen { node, life, .. }
         | Answered { node, life, .. }
-        | TimesOut { node, life, .. }) = &happening
+        | TimesOut { node, life, .. }) = &event
         else {
-            return match happening {
+            return match event {
                 Arrives { node, life, request, what } => self.arrives(node, life, request, what),
-                Fate { node } => self.fate(node),
+                Fault { node } => self.inject_fault(node),
                 _ => {}
             };
         };
@@ -202,9 +203,9 @@ impl World {
         }
         // A paused process handles its inputs when it resumes.
         if self.nodes[node].paused_until > self.now {
-            return self.push(self.nodes[node].paused_until, happening);
+            return self.push(self.nodes[node].paused_until, event);
         }
-        let input = match happening {
+        let input = match event {
             Wake { .. } => ElectorInput::Wake,
             Stand { .. } => ElectorInput::Stand,
             Seen { lease, .. } => ElectorInput::Seen(record(lease)),
@@ -263,7 +264,7 @@ impl World {
                 LeadershipEvent::StoppedLeading { .. } => {
                     self.nodes[node].permit_until = None;
                     let rest = self.now + self.rng.u64(..6 * SECOND);
-                    self.push(rest, Happening::Stand { node, life });
+                    self.push(rest, SimulatedEvent::Stand { node, life });
                 }
                 LeadershipEvent::Over { .. } => self.restart(node),
                 LeadershipEvent::NewLeader { .. } | LeadershipEvent::SlowPath => {}
@@ -276,7 +277,7 @@ impl World {
             && let Some(wake) = self.nodes[node].elector.next_wake()
         {
             let wake = self.real(node, wake).max(self.now);
-            self.push(wake, Happening::Wake { node, life });
+            self.push(wake, SimulatedEvent::Wake { node, life });
         }
     }
 
@@ -302,7 +303,7 @@ impl World {
         let (id, life) = (self.pushed, self.nodes[node].life);
         self.nodes[node].waits_for = Some((id, local));
         let timeout = self.real(node, local + Timing::default().request_timeout());
-        self.push(timeout, Happening::TimesOut { node, life, request: id });
+        self.push(timeout, SimulatedEvent::TimesOut { node, life, request: id });
         if self.is_lost(node) {
             return;
         }
@@ -316,11 +317,11 @@ impl World {
             }
         };
         let arrival = self.now + self.delay();
-        self.push(arrival, Happening::Arrives { node, life, request: id, what });
+        self.push(arrival, SimulatedEvent::Arrives { node, life, request: id, what });
     }
 
     /// Carries out a request on the server, even if its sender gave it up long ago.
-    fn arrives(&mut self, node: usize, life: u32, request: u64, what: Wire) {
+    fn arrives(&mut self, node: usize, life: u32, request: u64, what: Request) {
         let (verb, version, holder, seconds, transitions) = what;
         let present = self.lease.as_ref().map(|lease| &lease.version);
         let allowed = match verb {
@@ -333,26 +334,26 @@ impl World {
             let lease_duration = Duration::from_secs(u64::try_from(seconds).expect("a positive duration"));
             self.lease =
                 Some(LeaseRecord { version: self.version.to_string(), holder, lease_duration, transitions });
-            self.tell_watchers();
+            self.notify_watchers();
         }
-        let answer = if allowed { LeaseReply::Lease(self.wire_lease()) } else { LeaseReply::Conflict };
+        let answer = if allowed { LeaseReply::Lease(self.ordered_lease()) } else { LeaseReply::Conflict };
         if !self.is_lost(node) {
             let arrival = self.now + self.delay();
-            self.push(arrival, Happening::Answered { node, life, request, answer });
+            self.push(arrival, SimulatedEvent::Answered { node, life, request, answer });
         }
     }
 
-    fn tell_watchers(&mut self) {
+    fn notify_watchers(&mut self) {
         for node in 0..self.nodes.len() {
             if self.nodes[node].watches && !self.is_lost(node) {
                 let (life, lease, arrival) =
-                    (self.nodes[node].life, self.wire_lease(), self.now + self.delay());
-                self.push(arrival, Happening::Seen { node, life, lease });
+                    (self.nodes[node].life, self.ordered_lease(), self.now + self.delay());
+                self.push(arrival, SimulatedEvent::Seen { node, life, lease });
             }
         }
     }
 
-    fn wire_lease(&self) -> Lease {
+    fn ordered_lease(&self) -> Lease {
         let lease = self.lease.clone()?;
         Some((lease.version, lease.holder, lease.lease_duration, lease.transitions))
     }
@@ -370,7 +371,7 @@ impl World {
     }
 
     /// Applies a random fault to a node.
-    fn fate(&mut self, node: usize) {
+    fn inject_fault(&mut self, node: usize) {
         if self.now >= CHAOS {
             return;
         }
@@ -385,7 +386,7 @@ impl World {
             _ => {}
         }
         let next = self.now + self.rng.u64(SECOND..25 * SECOND);
-        self.push(next, Happening::Fate { node });
+        self.push(next, SimulatedEvent::Fault { node });
     }
 
     /// Replaces the process by a new one.
@@ -396,7 +397,7 @@ impl World {
         (state.life, state.elector, state.quits) = (life, elector, false);
         (state.waits_for, state.permit_until) = (None, None);
         let begin = self.now + self.rng.u64(..3 * SECOND);
-        self.push(begin, Happening::Stand { node, life });
+        self.push(begin, SimulatedEvent::Stand { node, life });
     }
 }
 
