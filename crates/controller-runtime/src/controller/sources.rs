@@ -238,9 +238,9 @@ impl<R: Request> SourceRun<R> {
         let entry = &self.entry;
         self.log.starting_source(&entry.name);
         loop {
-            match self.once(limit).await {
+            match self.run_once(limit).await {
                 Err(error) if !entry.required => {
-                    self.complain(&error);
+                    self.report_failure(&error);
                     sleep(RETRY).await;
                 }
                 Err(error) => return Err(error),
@@ -253,7 +253,7 @@ impl<R: Request> SourceRun<R> {
         }
     }
 
-    async fn once(&self, limit: Duration) -> Result<(), SourceError> {
+    async fn run_once(&self, limit: Duration) -> Result<(), SourceError> {
         let SourceEntry { source, name, state, required } = &*self.entry;
         let (entry, number) = (Arc::clone(&self.entry), self.number);
         let set_synced = Arc::new(move || entry.enter(number, SourcePhase::Synced));
@@ -288,7 +288,7 @@ impl<R: Request> SourceRun<R> {
                 if *required {
                     return Err(late);
                 }
-                self.complain(&late);
+                self.report_failure(&late);
             }
         }
         run.await
@@ -298,8 +298,9 @@ impl<R: Request> SourceRun<R> {
         self.requests.controller.to_string()
     }
 
-    /// Logs an error of the source, unless it equals the previous one, and enters `Failing`.
-    fn complain(&self, error: &SourceError) {
+    /// Logs an error of the source and enters `Failing`, unless it is there with the same error. A source that does not signal
+    /// that it is synced leaves `Failing` with each try, so each failure of it is logged.
+    fn report_failure(&self, error: &SourceError) {
         let failing = SourcePhase::Failing(error.to_string());
         if self.entry.state.borrow().phase != failing {
             self.log.going_on_without(&self.entry.name, error);
