@@ -50,7 +50,7 @@ pub struct EqualObject {
     /// `Err` if the expected object cannot be serialized.
     expected: Result<Value, String>,
     ignored: BTreeSet<String>,
-    /// Empty: compare everything.
+    /// Paths to compare; if there are none, the whole object is compared.
     only: BTreeSet<String>,
 }
 
@@ -88,7 +88,7 @@ impl EqualObject {
     ///
     /// # Errors
     ///
-    /// The differences, one line for each path.
+    /// The objects differ: the error has a line for each path, with the expected and the found value. Or an object cannot be serialized.
     pub fn check(&self, found: &impl Serialize) -> Result<(), String> {
         let expected = self
             .expected

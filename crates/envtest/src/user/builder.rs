@@ -25,10 +25,10 @@ use crate::environment::Environment;
 /// Field manager of the objects that environments apply.
 const MANAGER: &str = "kube-envtest";
 
-/// Time within which a kube-apiserver grants the rights of new roles and bindings, which takes it milliseconds.
+/// Time limit within which a kube-apiserver grants the rights of new roles and bindings. It usually takes milliseconds.
 const GRANTED_WITHIN: Duration = Duration::from_secs(10);
 
-/// Interval between two questions for a right.
+/// Interval between access reviews of a permission that is not granted yet.
 const INTERVAL: Duration = Duration::from_millis(10);
 
 /// Creates a user when awaited: see [`Environment::user`] and [`Environment::service_account`].

@@ -59,10 +59,10 @@ impl User {
 
     /// Reports which permissions the user has used, lacked, and had without need, since it was created.
     ///
-    /// It comes from the audit of the server: the embedded one delivers its events, and a kube-apiserver that the environment has
-    /// started writes a log, of which the last 100 MiB are read. That log names the authorized request alone. So checks of admission
-    /// plugins, such as `update` of `finalizers` for `blockOwnerDeletion`, are missing from it, and a watch or other request counts a
-    /// moment after it was answered.
+    /// The report is made from the audit of the server. The embedded server delivers its audit events. A kube-apiserver that the
+    /// environment has started writes a log, of which the last 100 MiB are read. The log records a request a moment after it was
+    /// answered, and only the permission for the request itself: checks of admission plugins, such as `update` of `finalizers` for
+    /// `blockOwnerDeletion`, are missing from the report.
     ///
     /// `None` for a user without manifests, on an existing cluster, and on a kube-apiserver with audit flags of the test.
     #[must_use]
@@ -70,8 +70,8 @@ impl User {
         self.usage.as_ref().and_then(|usage| usage.report())
     }
 
-    /// Returns an error if RBAC has refused a request of the user. A test that ends with it notices a refused request even if everything
-    /// else is as expected.
+    /// Returns an error if RBAC has refused a request of the user. Call it at the end of a test: an operator that tolerates refused
+    /// requests can meet all other expectations.
     ///
     /// # Errors
     ///

@@ -14,7 +14,7 @@ use super::Permission;
 use crate::control_plane::AuditFiles;
 use crate::documents::DocumentError;
 
-/// Number of missing permissions that a report lists.
+/// Maximum number of missing permissions that a report lists.
 const MISSING: usize = 1_000;
 
 /// Which permissions a user has used, lacked, and had without need. Its display is a table for messages.
@@ -148,7 +148,7 @@ impl Usage {
 }
 
 impl SeenPermissions {
-    /// Notes an action of the user. `lacks_right`: RBAC refused it.
+    /// Notes an action of the user. With `lacks_right`, RBAC refused the action.
     fn note(&mut self, granted: &BTreeSet<Permission>, action: &OwnedAction, lacks_right: bool) {
         let permits = |permission: &&Permission| permission.permits(&action.as_action());
         // Every permission that permits the action counts as used, not only the first one that was found.

@@ -20,7 +20,7 @@ const GROUP: &str = "rbac.authorization.k8s.io";
 pub(super) enum Subject {
     /// Bindings bind the user instead of their subjects.
     User(String),
-    /// Bindings keep their subjects, of which the account has to be one.
+    /// Bindings keep their subjects. A binding counts if the account, or one of its groups, is among them.
     ServiceAccount { namespace: String, name: String },
 }
 
@@ -169,8 +169,8 @@ impl RbacObject {
     /// Whether the object is the role of a binding.
     fn is_role_of(&self, binding: &Self) -> bool {
         let reference = &binding.value["roleRef"];
-        let is_near = self.namespace.is_none() || self.namespace == binding.namespace;
-        is_near && reference["kind"] == self.kind.name() && reference["name"] == *self.name
+        let is_in_reach = self.namespace.is_none() || self.namespace == binding.namespace;
+        is_in_reach && reference["kind"] == self.kind.name() && reference["name"] == *self.name
     }
 
     fn rules(&self) -> Result<Vec<PolicyRule>, UserError> {
