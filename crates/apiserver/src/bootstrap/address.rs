@@ -125,6 +125,7 @@ fn replace(cluster: &ClusterState, group: &str, plural: &str, wanted: Value) {
         };
         let is_deleted = matches!(change, Change::Delete);
         match cluster.commit_unguarded(served.storage(), &key, Some(stored.revision), change) {
+            // Another write came first: the next attempt starts from its result.
             Err(Refused::Conflict) => {}
             Ok(_) if is_deleted => return put(cluster, group, plural, wanted),
             Ok(_) | Err(Refused::Because(_)) => return,

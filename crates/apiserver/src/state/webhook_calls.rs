@@ -52,6 +52,7 @@ impl ClusterState {
         let ports = spec["ports"].as_array().into_iter().flatten();
         let entry = ports.clone().find(|entry| entry["port"] == *port);
         let entry = entry.ok_or_else(|| format!("no service port {port} found for service \"{name}\""))?;
+        // Nothing routes the cluster IPs of this server, so the call goes to an endpoint.
         if let Some(address) = self.endpoint(namespace, name, &entry["name"]) {
             return Ok(address);
         }
@@ -81,6 +82,7 @@ impl ClusterState {
             let number = slice["ports"].as_array().into_iter().flatten().find(is_same);
             let Some(number) = number.and_then(|entry| entry["port"].as_u64()) else { continue };
             let endpoints = slice["endpoints"].as_array().into_iter().flatten();
+            // By the API, an endpoint without this condition is ready.
             let ready = endpoints.filter(|endpoint| endpoint["conditions"]["ready"] != false);
             let address = ready.filter_map(|endpoint| endpoint["addresses"][0].as_str()).next();
             if let Some(address) = address {

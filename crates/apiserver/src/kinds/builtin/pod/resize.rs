@@ -43,6 +43,7 @@ pub(super) fn validate(old: &Value, new: &Value) -> Vec<FieldError> {
         errors.push(FieldError::invalid("spec", &json!(class).to_string(), why));
     }
     for list in LISTS {
+        // Both states have the same containers in the same order: only their resources were taken from the request.
         let containers = |pod: &Value| pod["spec"][list].as_array().cloned().unwrap_or_default();
         for (index, (before, after)) in containers(old).iter().zip(&containers(new)).enumerate() {
             for kind in ["requests", "limits"] {
