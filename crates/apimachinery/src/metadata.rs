@@ -257,7 +257,7 @@ fn validate_contents(metadata: &Value, errors: &mut Vec<FieldError>) {
     }
     let mut size = 0;
     for (key, value) in entries("annotations") {
-        // Only the prefix of an annotation key may contain upper case letters.
+        // Unlike that of a label, the prefix of an annotation key may contain upper case letters.
         for error in names::qualified(&key.to_ascii_lowercase()) {
             errors.push(FieldError::invalid("metadata.annotations", &quote(key), &error));
         }

@@ -184,6 +184,7 @@ impl Schema {
         let mut errors = validate::validate(schema, status, old.get("status"));
         for error in &mut errors {
             error.field = match error.field.as_str() {
+                // Errors about the status itself have no path.
                 "<nil>" | "" => "status".to_owned(),
                 field => format!("status.{field}"),
             };

@@ -15,6 +15,7 @@ pub(super) fn of_syntax(error: &Error, source: &str, translation: &Translation) 
         ErrorKind::GroupNameUnexpectedEof | ErrorKind::GroupNameEmpty | ErrorKind::GroupNameInvalid => {
             refusal("invalid named capture", named_group(source, start))
         }
+        // Go has no look-behind, and takes `(?<` for the start of a named group.
         ErrorKind::UnsupportedLookAround if rest.starts_with("(?<") => {
             refusal("invalid named capture", named_group(source, start))
         }
@@ -26,6 +27,7 @@ pub(super) fn of_syntax(error: &Error, source: &str, translation: &Translation) 
         }
         ErrorKind::RepetitionMissing => refusal("missing argument to repetition operator", operator(rest)),
         ErrorKind::RepetitionCountInvalid | ErrorKind::DecimalInvalid => {
+            // The error may be at a count inside the braces, but Go shows the whole operator.
             let brace = source
                 .get(..source.len().min(start + 1))
                 .and_then(|before| before.rfind('{'))
