@@ -53,6 +53,7 @@ impl RefusedRights {
         else {
             return;
         };
+        // Not every 403 is a matter of RBAC: an exceeded quota is another reason.
         let Some(right) = RefusedRight::of(message) else { return };
         let request = request_of(call);
         if self.by_request.len() == STORED && !self.by_request.contains_key(&request) {
@@ -73,6 +74,7 @@ impl RefusedRights {
 
     /// Records that a request was answered with anything but a refusal for lack of a right.
     pub(super) fn allowed(&mut self, call: &Call) {
+        // Usually there are no refusals: then no key is made for the lookup.
         if !self.by_request.is_empty() {
             self.by_request.remove(&request_of(call));
         }

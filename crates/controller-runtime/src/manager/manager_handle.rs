@@ -467,6 +467,7 @@ impl ManagerShared {
             State::Stopped => {
                 self.leads.send_replace(false);
                 self.overdue.send_replace(Vec::new());
+                // A manager that stopped before it was ready ends the futures of `Manager::ready` with an error.
                 self.readiness.send_if_modified(|readiness| {
                     let never = *readiness == Readiness::NotYet;
                     if never {

@@ -28,10 +28,12 @@ pub(super) fn object(target: &RenderInput<'_>) -> ManifestObject {
             json!({ "name": format!("{port}-certificate"), "secret": { "secretName": services::secret_of(target, port) } })
         })
         .collect();
+    // Rounded up, so that the pod is not killed before the end of its grace period.
     let seconds = program.grace.as_secs() + u64::from(program.grace.subsec_nanos() > 0);
     let pod = present([
         ("serviceAccountName", json!(program.name)),
         ("terminationGracePeriodSeconds", json!(seconds)),
+        // With the container's settings below: what the level `restricted` demands, which the rendered namespace enforces.
         ("securityContext", json!({ "runAsNonRoot": true, "seccompProfile": { "type": "RuntimeDefault" } })),
         ("containers", json!([container(target, &certificates)])),
         ("volumes", list(volumes)),

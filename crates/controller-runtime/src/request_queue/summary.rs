@@ -260,8 +260,11 @@ impl<R: Request> RequestQueue<R> {
         RequestPage { items, next: None }
     }
 
+    /// Lists some of `requests`. If their order changes between two parts, because some ran, requests may be missing or appear
+    /// twice.
     async fn list_of(&self, requests: &[R], filter: &RequestFilter) -> RequestPage {
         let (mut items, mut pace) = (Vec::new(), Pace::begin());
+        // Needs no limit of visits: the tracker stores the runs of 1024 requests at most.
         for (place, request) in requests.iter().enumerate().skip(filter.after.map_or(0, |after| after.seen)) {
             if items.len() == filter.limit {
                 return RequestPage { items, next: Some(format!("0.{place}")) };

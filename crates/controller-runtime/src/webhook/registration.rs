@@ -182,9 +182,9 @@ impl WebhookRegistrations {
         let kind = &hook.rule.kind;
         // A kind has at most one defaulter and one validator, even at different paths.
         let all = || self.paths.values().flat_map(|path| &path.hooks);
-        let is_twin =
+        let is_same_role =
             |other: &Hook| hook.role.is_some() && other.role == hook.role && other.rule.kind == *kind;
-        if let (Some(role), true) = (hook.role, all().any(|(_, other)| is_twin(other))) {
+        if let (Some(role), true) = (hook.role, all().any(|(_, other)| is_same_role(other))) {
             return Err(RegisterError::Duplicate { kind: kind.to_string(), role });
         }
         if let Some(taken) = self.paths.get(&path) {

@@ -76,6 +76,7 @@ fn short_name(name: &str) -> String {
 fn parametrize(value: &mut Value, part: Part) {
     match part {
         Part::Definitions => {
+            // Without it, uninstalling the chart would delete the definitions, and with them all objects of their kinds.
             value["metadata"]["annotations"]["helm.sh/resource-policy"] = json!("keep");
         }
         Part::Deployment => {

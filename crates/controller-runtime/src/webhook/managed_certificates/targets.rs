@@ -235,6 +235,7 @@ impl Targets {
         let mut targets = Vec::new();
         for client in [&self.mutating, &self.validating] {
             let objects = match &self.apply {
+                // The applied configuration has a known name; configurations from other sources may have any.
                 Some(service) => {
                     let key = ObjectKey::<DynamicObject>::new((), service.configuration_name());
                     client.get(&key).await?.into_iter().collect()
@@ -268,7 +269,8 @@ impl Targets {
         Ok(targets)
     }
 
-    /// The `caBundle` of the entry with this name, or of another one for the Service.
+    /// The `caBundle` of the entry with this name, or of another one for the Service, so that a new entry begins with the
+    /// authorities that clients of the Service trust already.
     fn bundle_of(&self, present: &DynamicObject, name: &Value) -> Option<Vec<u8>> {
         let entries = || present.data["webhooks"].as_array().into_iter().flatten();
         let ours = || entries().filter(|entry| self.is_ours(&entry["clientConfig"]));
