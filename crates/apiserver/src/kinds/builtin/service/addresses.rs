@@ -231,7 +231,7 @@ fn validate_related(spec: &Value) -> Vec<FieldError> {
     if named.len() > 2 {
         errors.push(FieldError::invalid(PLACE, &shown, "may only hold up to 2 values"));
     }
-    // The checks below compare families, which other texts than addresses do not have.
+    // The checks below compare the families of the addresses.
     if !are_addresses {
         return errors;
     }
