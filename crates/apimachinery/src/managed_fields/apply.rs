@@ -248,8 +248,8 @@ impl Attempt<'_> {
             }
         }
         managers.drop_empty();
-        // In a custom object, objects and lists that lost their last entry stay null, and readers see its metadata with the types of
-        // ObjectMeta. After conversions between versions with different fields they are dropped there too.
+        // Objects and lists that lost their last entry are null now. A custom object keeps these nulls, unless it was converted between
+        // versions with different fields. Its readers see the metadata with the types of ObjectMeta, thus without nulls.
         if !self.schemas.own.is_custom() || is_converted {
             drop_emptied(&mut new, self.base);
         }
