@@ -14,7 +14,7 @@ use crate::snapshot::{KeySnapshot, Waiting};
 
 /// A queue that contains each key at most once, and hands out a key only while no other run of it is in progress.
 ///
-/// A handle: clones are the same queue. The [crate docs](crate) describe its guarantees, and have an example.
+/// A handle: its clones refer to the same queue. The [crate docs](crate) describe its guarantees, and have an example.
 #[doc(alias = "TypedRateLimitingInterface")]
 #[doc(alias = "PriorityQueue")]
 pub struct Queue<K> {
@@ -220,7 +220,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     /// Stops accepting keys. Ready keys are still handed out, and a key that was added again while being processed
     /// still runs once more; then [`get`](Self::get) returns `None`.
     ///
-    /// Keys that are not due yet are removed and returned, the one due first first, so that the caller can handle them.
+    /// Keys that are not due yet are removed and returned, in the order of their times, so that the caller can handle them.
     /// A second call returns nothing, and ends the waiting of [`shut_down_with_drain`](Self::shut_down_with_drain).
     #[doc(alias = "ShutDown")]
     #[expect(

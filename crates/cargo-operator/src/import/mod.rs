@@ -157,6 +157,7 @@ fn file(path: &Path, shown: &str) -> Result<Vec<u8>, Failure> {
         Ok(size) if size > MAX_BYTES => {
             return Err(Failure::new(format!("{shown} has {size} bytes, and at most {MAX_BYTES} are read")));
         }
+        // The read below reports a file that is missing or cannot be read.
         Ok(_) | Err(_) => {}
     }
     fs::read(path).map_err(|error| {

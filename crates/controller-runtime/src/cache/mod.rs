@@ -5,10 +5,8 @@
 //! an object that another reader holds. Events and metadata-only reads return [`Lazy`] states: their [`Meta`] is
 //! decoded, the object itself is decoded on demand.
 //!
-//! In reading order: [`Cached`] (reads), [`Caches`] (declares caches), [`Index`], [`Selection`] and [`LabelSelector`]
-//! (find objects).
-//!
-//! The folders are floors: each imports only from those before it.
+//! Types, in reading order: [`Cached`] (reads), [`Caches`] (declares caches), [`Index`], [`Selection`] and [`LabelSelector`]
+//! (find objects). Of the folders, each imports only from those before it:
 //!
 //! 1. `objects`: states of objects. Several types of one kind share the text of each object (`incoming_object`).
 //! 2. `query`: which objects a cache holds: resource, namespaces, selectors, options.

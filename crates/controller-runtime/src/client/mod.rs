@@ -38,7 +38,7 @@
 //! by hand apply to any object of the name.
 //!
 //! When the API server answers 429 or 503 with `Retry-After`, or a read with another 5xx code and this header, the client waits
-//! and sends the request again, at most ten times and for a minute. Each request has a deadline, which includes its repetitions: 60 s, unless
+//! and sends the request again, at most ten times and for a minute. Each request has a deadline, which includes these retries: 60 s, unless
 //! the client or the request sets another ([`ClientBuilder::request_timeout`]).
 //!
 //! If a write exceeds its deadline, it may or may not have been carried out ([`ClientError::is_outcome_unknown`]), and cached reads
@@ -59,7 +59,9 @@
 //! Not supported: requests in protobuf; strategic merge patches computed from two objects; `exec`, logs and port forwarding
 //! (use [`Client::kube`]).
 //!
-//! The folders are floors: each imports only from those before it.
+//! # Modules, in reading order
+//!
+//! Each folder imports only from those before it.
 //!
 //! 1. `connection`: kubeconfig, TLS, pools of connections.
 //! 2. `transport`: a request as a value (`call`), and the steps that it passes: interceptors, write gate, limits, retries, metrics.

@@ -24,7 +24,7 @@ use crate::{
 
 /// Another cluster that controllers of a manager watch and write to. Made by [`Manager::add_cluster`].
 ///
-/// A handle: clones are the same cluster. Dropping it has no effect.
+/// A handle: its clones refer to the same cluster. Dropping it has no effect.
 #[derive(Clone)]
 pub struct Cluster {
     origin: OtherCluster,

@@ -36,8 +36,8 @@ use crate::{
 
 /// Runs controllers and other [`Runnable`]s, which share its clients and caches.
 ///
-/// A handle: clones are the same manager. A manager owns its controllers and runnables, so these must not hold a
-/// manager: they use [`RunContext::manager`] or a [`WeakManager`].
+/// A handle: its clones refer to the same manager. A manager owns its controllers and runnables, so these
+/// must not hold a `Manager`: they use [`RunContext::manager`] or a [`WeakManager`].
 ///
 /// # Lifecycle
 ///
@@ -51,8 +51,8 @@ use crate::{
 /// running ones may finish within [`ManagerOptions::graceful_shutdown_timeout`]. Then the manager drops those that
 /// still run, and names them in its error. It releases the lease only when nothing that needs the lease runs any more.
 ///
-/// If a runnable fails, the whole manager stops in the same order. Until then, runnables can be added, and start at
-/// once if their group has started; they can also be [removed](RunnableHandle::remove).
+/// If a runnable fails, the whole manager stops in the same order. While the manager runs, runnables can be added, and
+/// start at once if their group has started; they can also be [removed](RunnableHandle::remove).
 ///
 /// Two managers in one process, or two successive runs of one, are independent of each other. Only two things are
 /// process-wide: a panic hook, which records the place of a panic in a reconcile and then calls the previous hook, and
@@ -225,9 +225,9 @@ impl Manager {
     /// renewal of the lease. Both are made by [`client::connect`](crate::client::connect): with HTTP/2 if the API
     /// server offers it, so that all watches share a few connections, and with pings and TCP keepalive, which detect a
     /// vanished peer within a minute. Their `User-Agent` is that of `config` or else the operator's name, as in
-    /// `guestbook-operator`, with the suffix `/leader-election` on the second. Neither repeats requests by itself
-    /// ([`kube::Config::default_retry`] has no effect); the manager's clients do. Metrics name the API server by host
-    /// and port of its URL, as in Go, unless [`ManagerOptions::host`] sets another name.
+    /// `guestbook-operator`, with the suffix `/leader-election` on the second. Both send each request once:
+    /// [`kube::Config::default_retry`] has no effect, because [`Manager::client`] has retries of its own. Metrics name
+    /// the API server by host and port of its URL, as in Go, unless [`ManagerOptions::host`] sets another name.
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {

@@ -103,7 +103,7 @@ use crate::{cache::ResourceStats, client::ClientMetrics};
 
 /// The metrics of one manager.
 ///
-/// A handle: clones are the same registry.
+/// A handle: its clones refer to the same registry.
 ///
 /// ```
 /// use controller_runtime::metrics::{Metrics, prometheus_client::metrics::counter::Counter};

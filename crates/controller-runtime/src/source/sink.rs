@@ -14,7 +14,7 @@ use crate::{
 
 /// Puts requests of a source into the queue of its controller.
 ///
-/// A handle: clones are the same sink. Use it only while the source runs; a later [`set_synced`](Self::set_synced) is ignored.
+/// A handle: its clones refer to the same sink. Use it only while the source runs; a later [`set_synced`](Self::set_synced) is ignored.
 pub struct Sink<R: Request> {
     requests: RequestQueue<R>,
     source: Arc<str>,

@@ -90,7 +90,7 @@ pub(super) struct Notes {
     pub(super) audit_annotations: BTreeMap<String, String>,
 }
 
-/// A request of the API server to admit an operation. A handle: clones are the same request.
+/// A request of the API server to admit an operation. A handle: its clones refer to the same request.
 #[doc(alias = "admission.Request")]
 #[derive(Clone)]
 pub struct Admission {

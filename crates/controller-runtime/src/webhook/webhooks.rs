@@ -23,7 +23,7 @@ use crate::{error::BoxError, metrics::WebhookMetrics};
 
 /// The webhooks of a manager: [`Manager::webhooks`](crate::Manager::webhooks).
 ///
-/// A handle: clones are the same webhooks. Those of a kind are registered by the builder
+/// A handle: its clones refer to the same webhooks. Those of a kind are registered by the builder
 /// ([`defaulted`](crate::ControllerBuilder::defaulted), [`validated`](crate::ControllerBuilder::validated),
 /// [`converted`](crate::ControllerBuilder::converted)), handlers of any kind by the methods of this type.
 #[derive(Clone)]

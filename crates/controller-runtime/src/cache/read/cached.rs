@@ -61,9 +61,9 @@ use crate::{
 ///
 /// Until the initial list is complete, a read of an object that has not arrived returns [`ReadError::NotSynced`],
 /// because the object may exist. Objects that have arrived, or that the manager's [`Client`](crate::Client) has
-/// written, are returned. Within a reconcile, a handle that was created before the manager runs is always complete. A
-/// handle that is created later is not: keep it, because dropping the last handle ends the watch, and return the error
-/// from the reconcile, which is then retried. Elsewhere (in `main`, a webhook, a test), await [`Cached::synced`] or
+/// written, are returned. Within a reconcile, only a handle that was created while the manager runs can be incomplete: keep
+/// it, because dropping the last handle ends the watch, and return the error from the reconcile, which is then retried.
+/// Elsewhere (in `main`, a webhook, a test), await [`Cached::synced`] or
 /// [`Manager::ready`](crate::Manager::ready) first, or wait for one object with [`Cached::until`]. A map function or
 /// predicate cannot wait; it does not need to if the handle was created before the manager runs.
 ///
