@@ -72,7 +72,7 @@ impl RefusedRights {
         refusals.calls += 1;
     }
 
-    /// Records that a request was answered with anything but a refusal for lack of a right.
+    /// Records that a request succeeded, so that the right is not missing any more.
     pub(super) fn allowed(&mut self, call: &Call) {
         // Usually there are no refusals: then no key is made for the lookup.
         if !self.by_request.is_empty() {
