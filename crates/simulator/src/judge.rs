@@ -127,6 +127,7 @@ pub(crate) fn judge(
     let failing = merged.map_or(&reference.failing, |quiet| &quiet.failing);
     let reaches = plan.deviations.iter().any(|deviation| deviation.what.reaches_over_a_step());
     let may_miss = reaches && is_deleted_before_its_first_write(&reference.trace, &outcome.trace);
+    // The first violation is reported. A run that ended early would violate later rules as a consequence.
     let rules: [&dyn Fn() -> Option<Violation>; 6] = [
         &|| judge_end(&outcome.end),
         &|| compare_leads(&reference.without_lead, &outcome.without_lead),
@@ -230,6 +231,7 @@ fn lasting_counts(outcome: &Outcome, plan: &Plan) -> BTreeMap<ObjectId, Counts> 
                     counts.deleted = counts.deleted.saturating_sub(1);
                 }
             }
+            // Another program has touched the object, so its deletion counts.
             _ if created.get(&change.id) != Some(&change.actor) => drop(created.remove(&change.id)),
             _ => {}
         }

@@ -305,6 +305,7 @@ impl Development {
         let build = self.build_began.elapsed();
         let rendered = rendered_by(&program, &self.flags).await?;
         self.sources.follow(&self.project.folder, &program, self.samples.as_deref())?;
+        // Before the old operator stops: it goes on if the new definitions or rights are refused.
         self.target.install(&rendered).await?;
         let stopping = Instant::now();
         if let Some(operator) = self.operator.take() {

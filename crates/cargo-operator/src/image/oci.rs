@@ -48,6 +48,7 @@ impl Layout {
             manifests.push(layout.add_image(image, created)?);
         }
         let index = json!({ "schemaVersion": 2, "mediaType": INDEX, "manifests": manifests });
+        // Several platforms need an index of their own, so that the image has one digest.
         let mut image = match &mut manifests[..] {
             [only] => only.take(),
             _ => layout.add_json(INDEX, &index),
@@ -55,6 +56,7 @@ impl Layout {
         layout.digest = image["digest"].as_str().unwrap_or_default().to_owned();
         let tag = name.rsplit_once(':').map_or("latest", |(_, tag)| tag);
         let tag = if tag.contains('/') { "latest" } else { tag };
+        // The standard annotation holds the tag alone. containerd reads the whole name from the other one.
         image["annotations"] =
             json!({ "org.opencontainers.image.ref.name": tag, "io.containerd.image.name": name });
         let index = json!({ "schemaVersion": 2, "mediaType": INDEX, "manifests": [image] });
@@ -83,6 +85,7 @@ impl Layout {
     fn add_image(&mut self, image: &Image, created: u32) -> io::Result<Value> {
         let layer = archive([Entry::Program(&image.name, &image.program)], created);
         let uncompressed = digest(&layer);
+        // Equal programs give equal bytes: the header has neither a time nor a system, for which 255 stands.
         let mut gzip = GzBuilder::new().mtime(0).operating_system(255).write(Vec::new(), Compression::best());
         gzip.write_all(&layer)?;
         let layer = self.add(LAYER, gzip.finish()?);

@@ -108,6 +108,7 @@ pub(super) async fn apply(
     };
     let applied = ObjectRef { resource, namespace, name: name.clone() };
     let mut parameters = PatchParams::apply(manager).force();
+    // A misspelt field would otherwise be dropped without an error.
     parameters.field_validation = Some(ValidationDirective::Strict);
     match applied.api(client).patch(&name, &parameters, &Patch::Apply(&object)).await {
         Ok(_) => Ok(applied),

@@ -50,6 +50,7 @@ impl WebhookHost {
     pub(super) async fn when_answering(&self, plan: &InstallPlan) -> Result<(), WebhookError> {
         self.answers(&plan.references).await?;
         for manifest in plan.manifests.iter().filter(|manifest| !manifest.is_conversion()) {
+            // Before the apply, which may store the configuration and fail afterwards.
             self.remember(manifest);
             if self.inner.loads_late {
                 self.apply_and_load(manifest).await?;
@@ -79,6 +80,7 @@ impl WebhookHost {
         }
         for (manifest, before) in &conversions {
             match self.patch_conversion(manifest, before).await {
+                // The definition was deleted, and its conversion with it.
                 Err(WebhookError::NoDefinition { .. }) => {}
                 outcome => outcome?,
             }
@@ -105,6 +107,7 @@ impl WebhookHost {
         let crd = api.get(manifest.name()).await.map_err(unpatched(manifest))?;
         let conversion = crd.spec.conversion.map(|conversion| json!(conversion));
         let mut conversion = conversion.unwrap_or_else(|| json!({ "strategy": "None" }));
+        // The merge patch that restores this conversion removes the webhook only by an explicit null.
         if conversion["strategy"] != "Webhook" {
             conversion["webhook"] = Value::Null;
         }

@@ -32,7 +32,7 @@ impl Manifest {
             "timeoutSeconds": 1,
         });
         if let Some(webhooks) = manifest.object["webhooks"].as_array_mut() {
-            // First, so that no other webhook of the configuration is called for the object.
+            // First: mutating webhooks are called in order, so that no other one of the configuration is called for the object.
             webhooks.insert(0, canary);
         }
         manifest

@@ -91,6 +91,7 @@ impl Reference {
         let looks_at_real_time = !outcome.blocked.is_empty();
         let definition = &Definition { looks_at_real_time, ..definition.clone() };
         let mut again = play(definition, &plan, Circumstances { beginning: second, ..same });
+        // If the second run notes crashes, an equal trace also shows that noting them changes nothing.
         if let Some((line, one, other)) = first_difference(&outcome.trace, &again.trace) {
             let violation = Violation {
                 oracle: Oracle::Repeats,
@@ -155,6 +156,7 @@ impl Reference {
                 return Tried { finding: None, happened: true, held: outcome.held };
             }
         }
+        // A violation of a run that began at a crash is checked here, and gets its story.
         let outcome = self.play(definition, plan, Beginning::Start);
         let violation = judge(&self.expected, &outcome, plan, &is_allowed);
         let finding =

@@ -154,6 +154,7 @@ impl Hub {
             watch.unread.clear();
             watch.unread.push_back(Unread { number, arrived: Instant::now(), line: Line::gone() });
             watch.end = StreamEnd::Unread(last);
+            // No line of the server may follow the 410.
             if let Some(pump) = watch.pump.take() {
                 pump.abort();
             }

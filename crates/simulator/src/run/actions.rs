@@ -108,6 +108,7 @@ impl Run<'_> {
                         self.due.insert(*id, (*actor, what));
                     }
                     What::Refuse(refusal) => order = self.refuse(&seen, refusal),
+                    // After an early step and a pause the hub offers the call again: it has not been taken from there.
                     What::StepBefore => {
                         self.hub.hold_call(*id);
                         let since = Instant::now();
@@ -119,6 +120,7 @@ impl Run<'_> {
                         return Ok(());
                     }
                     What::CutOff => {
+                        // The request is on its way, so it arrives even if the process dies meanwhile.
                         self.hub.make_zombie(*id);
                         self.pause(*actor, CUT_OFF);
                         return Ok(());
@@ -173,6 +175,7 @@ impl Run<'_> {
         if refusal == Refusal::Reset || seen.name.is_effect() {
             return Order::Refuse;
         }
+        // The rule is for the next request. That is this call, because no other is carried out before the tasks have run.
         self.server.faults().add(Rule::new(action).once());
         Order::CarryOut
     }
@@ -225,6 +228,7 @@ impl Run<'_> {
     pub(super) fn end_pauses(&mut self) {
         for PausedActor { actor, .. } in self.paused.extract_if(.., |paused| paused.until <= Instant::now()) {
             self.hub.resume(actor);
+            // Not through `log`, which borrows the whole run: `paused` is borrowed here.
             self.trace
                 .push(crate::trace::Entry { at: self.start.elapsed(), action: Action::Resumed { actor } });
             self.unrest_since = Instant::now();

@@ -105,6 +105,7 @@ impl Run<'_> {
         let Some(points) = self.crash_points.as_ref() else { return };
         let truth = self.truth.lock();
         let is_full = points.len() >= POINTS || points.len() * truth.objects.len() >= OBJECTS;
+        // A step is a future, which cannot be copied. Commits that no trace has taken would be missing in the copy.
         if is_full || self.step_runs || !truth.news.is_empty() || self.early_step.is_some() {
             return;
         }
@@ -145,6 +146,7 @@ impl Run<'_> {
         };
         first.next_life();
         first.state = Alive::after_crash(restart, point.begun);
+        // The crash is all of the plan.
         self.plan.clear();
         let mut truth = point.truth.clone();
         truth.last_visible = self.start + point.last_visible;
@@ -164,6 +166,7 @@ impl Run<'_> {
         self.most_calls_at_once = point.most_calls_at_once;
         self.log(Action::Crashed { actor, at });
         self.unrest_since = Instant::now();
+        // Last: the next random number is that of a run from the start.
         fastrand::seed(point.random);
     }
 }

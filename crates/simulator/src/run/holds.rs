@@ -91,6 +91,7 @@ impl Run<'_> {
             match reconcile {
                 Reconcile::Began { controller, label } => {
                     let actor = self.actor_of(&controller);
+                    // Controllers of different programs may have the same name.
                     if !self.open.insert((controller.clone(), label.clone()))
                         && self.is_of_one_program(&controller)
                     {
@@ -111,6 +112,7 @@ impl Run<'_> {
                         let reason = panic.trim_end_matches(" [recovered]").to_owned();
                         return Err(End::Panicked { reason });
                     }
+                    // A repeated error is kept once, as the latest.
                     self.errors.retain(|known| *known != error);
                     self.errors.push(error);
                     let excess = self.errors.len().saturating_sub(ERRORS);
@@ -129,6 +131,7 @@ impl Run<'_> {
         };
         let is_over = |hold: &Hold| match (rest, hold.until) {
             (_, Until::Leading) => rest != Rest::No && leads(&hold.stream),
+            // No step follows that could end the hold.
             (Rest::Forever, _) => true,
             (_, Until::NextEvent) => hold.lines > 0 || hold.since.elapsed() >= LONGEST_WAIT_FOR_LINES,
             (_, Until::OtherEvents) => hold.other_lines > 0 || hold.since.elapsed() >= LONGEST_WAIT_FOR_LINES,

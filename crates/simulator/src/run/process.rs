@@ -251,6 +251,7 @@ impl Run<'_> {
         let process = &self.processes[index];
         let (actor, program) = (process.actor, &self.definition.programs[process.program]);
         let Actor::Process { process: ProcessName { replica, .. }, life } = actor else { return Ok(()) };
+        // Before the start, tasks that are left belong to earlier lives.
         self.check_for_leaks()?;
         self.log(Action::Start(actor));
         let gate = Gate {
@@ -277,6 +278,7 @@ impl Run<'_> {
         })?;
         let process = &mut self.processes[index];
         process.manager = Some(manager.downgrade());
+        // The new life may add other controllers.
         process.controllers.take();
         process.task.spawn(async move { manager.run(pending()).await.map_err(Into::into) });
         process.state = Alive::Running;
