@@ -20,9 +20,9 @@ pub(crate) struct Entry {
 /// Action of the driver, or an event that followed.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Action {
-    /// An operator was started.
+    /// A process was started.
     Start(Actor),
-    /// A call was carried out, and the commits since the entry before.
+    /// A call is carried out. Its commits follow.
     CarriedOut { actor: Actor, name: Arc<CallName> },
     /// A call was refused.
     Refused { actor: Actor, name: Arc<CallName>, how: String },
@@ -34,32 +34,32 @@ pub(crate) enum Action {
     Delivered { actor: Actor, name: Arc<CallName>, lines: Arc<[String]> },
     /// A reconcile began.
     ReconcileBegan { actor: Actor, label: String },
-    /// From now on the operator receives nothing about a resource.
+    /// From now on a process receives no lines of a stream.
     Held { what: String },
     /// A process receives lines of a stream again.
     Released { stream: String },
-    /// A process must list a resource again.
+    /// The watches of a stream end with 410, so that the process must list the resource again.
     Expired { stream: String },
-    /// Nothing passes between a process and the world.
+    /// From now on requests, responses and events between a process and the world wait.
     Paused { actor: Actor, duration: Duration },
     /// The pause is over.
     Resumed { actor: Actor },
     /// A commit.
     Committed(Change),
-    /// An operator died.
+    /// A process died.
     Crashed { actor: Actor, at: String },
-    /// An operator ended by itself.
+    /// A process ended by itself.
     Ended { actor: Actor, reason: String },
     /// The user began a step.
     Step(String),
     /// The step is done.
     StepDone(String),
-    /// Nothing more happens by itself.
+    /// The world is quiet.
     Quiet,
 }
 
 impl Action {
-    /// Whether the action changes or breaks something, so that a story may not leave it out.
+    /// Whether the action changes or breaks something. Stories contain only such actions.
     pub(crate) fn is_notable(&self) -> bool {
         match self {
             Self::Committed(change) => change.is_visible,
@@ -198,6 +198,7 @@ pub(crate) fn story(run: &[Entry], without_faults: &[Entry], suspect: &Suspect, 
     let pairs = run.iter().zip(&without_faults);
     let shared = pairs.take_while(|(one, other)| one.to_string() == other.to_string()).count();
     let deviations: Vec<usize> = (0..run.len()).filter(|place| run[*place].is_deviation()).collect();
+    // Entries with the smallest numbers are kept.
     let importance = |place: usize| {
         let is_next_to = |other: usize| place + 1 == other || place == other + 1;
         match &run[place] {

@@ -32,6 +32,7 @@ pub(crate) fn learn(first: &World, second: &World) -> Result<Learned, Vec<Differ
         }
         let before = learned.clone();
         for (label, value) in &one {
+            // The root of paths is that of `normal_form`: a resource, or `remote` with the name of the system.
             let root = label.split(' ').next().filter(|root| *root != "remote").unwrap_or(label);
             if let Some(other) = other.get(label) {
                 learned.add(value, other, root);
