@@ -4,8 +4,9 @@ use std::{process::Stdio, str::FromStr};
 
 use serde_json::Value;
 use tokio::{
-    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
+    io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader},
     process::{Child, Command},
+    task::JoinSet,
     time::{Duration, timeout},
 };
 
@@ -26,6 +27,8 @@ pub(crate) struct Deployment {
 pub(crate) struct Forwarded {
     pub(crate) address: String,
     _kubectl: Child,
+    /// Tasks that read its output.
+    _output: JoinSet<()>,
 }
 
 impl Deployment {
@@ -94,8 +97,15 @@ pub(crate) async fn forward(
     });
     match first.await {
         Ok(Some(port)) => {
+            // kubectl prints a line about each connection, and ends if it cannot.
+            let mut output = JoinSet::new();
+            output.spawn(discard(lines.into_inner()));
+            if let Some(errors) = child.stderr.take() {
+                output.spawn(discard(errors));
+            }
             let scheme = if server.secure { "https" } else { "http" };
-            Ok(Forwarded { address: format!("{scheme}://127.0.0.1:{port}"), _kubectl: child })
+            let address = format!("{scheme}://127.0.0.1:{port}");
+            Ok(Forwarded { address, _kubectl: child, _output: output })
         }
         Ok(None) => {
             let mut reason = String::new();
@@ -112,6 +122,11 @@ pub(crate) async fn forward(
             Err(Failure::new(format!("kubectl forwarded no port to {target} in {namespace} within 30 s")))
         }
     }
+}
+
+/// Reads output until its end, or until it cannot be read.
+async fn discard(mut output: impl AsyncRead + Unpin) {
+    let _ = tokio::io::copy(&mut output, &mut tokio::io::sink()).await;
 }
 
 /// The metrics server of a Deployment.

@@ -180,14 +180,12 @@ fn a_retry_needs_a_right_of_its_own() {
     );
 }
 
-#[test]
-fn kubectl_leads_to_the_pod_that_holds_the_lease() {
+/// A folder with the package and a kubectl that knows operator `album`, whose pod `album-5c-x2` leads. Its forwarding of a port ends
+/// with these commands.
+fn with_kubectl(port: u16, forwarding: &str) -> (tempfile::TempDir, String) {
     let folder = package();
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let port = listener.local_addr().expect("an address").port();
-    thread::spawn(move || serve(&listener));
-    let deployment = r#"{"spec":{"template":{"spec":{"containers":[{"args":["--leader-elect","--metrics-secure=false"],
-        "ports":[{"name":"metrics","containerPort":8080}]}]}}}}"#;
+    let deployment = r#"{"spec":{"template":{"spec":{"containers":[{"args":["--leader-elect",
+        "--metrics-secure=false"],"ports":[{"name":"metrics","containerPort":8080}]}]}}}}"#;
     let leases = r#"{"items":[{"spec":{"holderIdentity":"album-5c-x2_4f"}}]}"#;
     let kubectl = format!(
         "case \"$*\" in\n\
@@ -195,11 +193,20 @@ fn kubectl_leads_to_the_pod_that_holds_the_lease() {
          '--context c get leases -n album -o json') echo '{leases}' ;;\n\
          '--context c create token reader -n shop') echo good ;;\n\
          '--context c port-forward -n album --address=127.0.0.1 pod/album-5c-x2 :8080')\n\
-           echo 'Forwarding from 127.0.0.1:{port} -> 8080'; exec tail -f /dev/null ;;\n\
+           echo 'Forwarding from 127.0.0.1:{port} -> 8080'\n{forwarding} ;;\n\
          *) echo \"error: unexpected $*\" >&2; exit 1 ;;\nesac"
     );
     script(folder.path(), "kubectl", &kubectl);
     let path = format!("{}:{}", folder.path().display(), usual_path());
+    (folder, path)
+}
+
+#[test]
+fn kubectl_leads_to_the_pod_that_holds_the_lease() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    thread::spawn(move || serve(&listener));
+    let (folder, path) = with_kubectl(port, "exec tail -f /dev/null");
     let found = explain("album/shop/a --context c --account shop/reader", folder.path(), &path);
     let text = answer(&found);
     assert!(
@@ -210,6 +217,33 @@ fn kubectl_leads_to_the_pod_that_holds_the_lease() {
     let refused = explain("--context d --account shop/reader", folder.path(), &path);
     let text = errors(&refused);
     assert!(text.contains("error: kubectl create token reader -n shop: unexpected"), "{text}");
+}
+
+/// kubectl reports each connection on its output, and ends if it cannot. The operator answers here only after kubectl has written more
+/// than pipes hold.
+#[test]
+fn output_of_kubectl_is_read_as_long_as_it_forwards() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    let forwarding = "trap '' PIPE\n\
+         if head -c 300000 /dev/zero && head -c 300000 /dev/zero >&2; then echo written >result; else echo ended >result; exit 1; fi\n\
+         exec tail -f /dev/null";
+    let (folder, path) = with_kubectl(port, forwarding);
+    let result = folder.path().join("result");
+    let made = Command::new("mkfifo").arg(&result).status().expect("mkfifo runs");
+    assert!(made.success());
+    thread::spawn(move || {
+        // Dropping the listener refuses the connection.
+        if fs::read_to_string(result).is_ok_and(|result| result == "written\n") {
+            serve(&listener);
+        }
+    });
+    let found = explain("album/shop/a --context c --account shop/reader", folder.path(), &path);
+    assert!(
+        answer(&found).starts_with("Album shop/a waits for an event (controller album)\n"),
+        "{}",
+        errors(&found)
+    );
 }
 
 #[test]
