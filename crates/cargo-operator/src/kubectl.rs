@@ -2,6 +2,7 @@
 
 use std::{process::Stdio, str::FromStr};
 
+use kube_apimachinery::selector::label_selector_text;
 use serde_json::Value;
 use tokio::{
     io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader},
@@ -77,7 +78,10 @@ pub(crate) async fn forward(
         true => {
             let leases =
                 answer(context, &["get", "leases", "-n", namespace, "-o", "json"], None, shell).await?;
-            leader(&serde_json::from_str(&leases).unwrap_or_default(), name)
+            let selector = label_selector_text(&found["spec"]["selector"]);
+            let words = ["get", "pods", "-n", namespace, "-l", &selector, "-o", "name"];
+            let pods = answer(context, &words, None, shell).await?;
+            leader(&serde_json::from_str(&leases).unwrap_or_default(), &pods)
         }
     };
     let target = pod.map_or_else(|| format!("deployment/{name}"), |pod| format!("pod/{pod}"));
@@ -149,13 +153,16 @@ fn metrics_server(deployment: &Value) -> Option<MetricsServer> {
     })
 }
 
-/// The pod of the Deployment that holds a lease: identities begin with the name of the pod.
-fn leader(leases: &Value, deployment: &str) -> Option<String> {
-    let mut holders =
+/// The pod of these that holds a lease. The identity of a holder is the name of its pod, `_` and a random part.
+///
+/// `pods` are lines such as `pod/guestbook-7d9c-x2`. Names of pods alone do not show their Deployment: `guestbook-ui-0` can be a pod of a
+/// StatefulSet `guestbook-ui`.
+fn leader(leases: &Value, pods: &str) -> Option<String> {
+    let pods: Vec<&str> = pods.lines().filter_map(|line| line.strip_prefix("pod/")).collect();
+    let holders =
         leases["items"].as_array()?.iter().filter_map(|lease| lease["spec"]["holderIdentity"].as_str());
-    let pod =
-        holders.find(|holder| holder.strip_prefix(deployment).is_some_and(|rest| rest.starts_with('-')))?;
-    Some(pod.split('_').next().unwrap_or(pod).to_owned())
+    let mut holders = holders.filter_map(|holder| holder.split('_').next());
+    holders.find(|holder| pods.contains(holder)).map(str::to_owned)
 }
 
 /// The port in `Forwarding from 127.0.0.1:41234 -> 8443`.
@@ -227,13 +234,20 @@ mod tests {
     }
 
     #[test]
-    fn the_leader_is_the_pod_of_the_deployment_in_a_lease() {
-        let leases =
-            |holder: &str| json!({ "items": [{ "spec": {} }, { "spec": { "holderIdentity": holder } }] });
-        let pod = "guestbook-7d9c-x2";
-        assert_eq!(leader(&leases("guestbook-7d9c-x2_4f1a"), "guestbook").as_deref(), Some(pod));
-        assert_eq!(leader(&leases("other-7d9c-x2_4f1a"), "guestbook"), None);
-        assert_eq!(leader(&leases("guestbooks-x_4f1a"), "guestbook"), None);
+    fn the_leader_is_a_pod_of_the_deployment_that_holds_a_lease() {
+        let leases = |holders: &[&str]| {
+            let items = holders.iter().map(|holder| json!({ "spec": { "holderIdentity": holder } }));
+            json!({ "items": items.chain([json!({ "spec": {} })]).collect::<Value>() })
+        };
+        let pods = "pod/guestbook-7d9c-x2\npod/guestbook-7d9c-x3\n";
+        let leads = |holders: &[&str]| leader(&leases(holders), pods);
+        assert_eq!(leads(&["guestbook-7d9c-x3_4f1a"]).as_deref(), Some("guestbook-7d9c-x3"));
+        let of_others =
+            ["guestbook-ui-5b4f-x9_1", "guestbook-ui-0_2", "guestbooks-x_3", "guestbook-7d9c-x_4"];
+        assert_eq!(leads(&of_others), None);
+        let all = [&of_others[..], &["guestbook-7d9c-x2_5"]].concat();
+        assert_eq!(leads(&all).as_deref(), Some("guestbook-7d9c-x2"));
+        assert_eq!(leader(&leases(&all), ""), None);
     }
 
     #[test]

@@ -184,13 +184,14 @@ fn a_retry_needs_a_right_of_its_own() {
 /// with these commands.
 fn with_kubectl(port: u16, forwarding: &str) -> (tempfile::TempDir, String) {
     let folder = package();
-    let deployment = r#"{"spec":{"template":{"spec":{"containers":[{"args":["--leader-elect",
+    let deployment = r#"{"spec":{"selector":{"matchLabels":{"app":"album"}},"template":{"spec":{"containers":[{"args":["--leader-elect",
         "--metrics-secure=false"],"ports":[{"name":"metrics","containerPort":8080}]}]}}}}"#;
-    let leases = r#"{"items":[{"spec":{"holderIdentity":"album-5c-x2_4f"}}]}"#;
+    let leases = r#"{"items":[{"spec":{"holderIdentity":"album-ui-7b-x9_3e"}},{"spec":{"holderIdentity":"album-5c-x2_4f"}}]}"#;
     let kubectl = format!(
         "case \"$*\" in\n\
          '--context c get deployment album -n album -o json') echo '{deployment}' ;;\n\
          '--context c get leases -n album -o json') echo '{leases}' ;;\n\
+         '--context c get pods -n album -l app=album -o name') echo pod/album-5c-x1; echo pod/album-5c-x2 ;;\n\
          '--context c create token reader -n shop') echo good ;;\n\
          '--context c port-forward -n album --address=127.0.0.1 pod/album-5c-x2 :8080')\n\
            echo 'Forwarding from 127.0.0.1:{port} -> 8080'\n{forwarding} ;;\n\
