@@ -37,7 +37,8 @@ pub struct OperatorName {
 
 impl OperatorName {
     /// Checks a name: it must be a DNS label of at most 40 characters that begins with a letter, and cargo must accept it for a
-    /// package. `taken` are names of packages that the operator depends on.
+    /// package. Dashes separate words: rustc warns of crates such as `photo__album`. `taken` are names of packages that the operator
+    /// depends on.
     ///
     /// # Errors
     ///
@@ -47,10 +48,10 @@ impl OperatorName {
         let is_label = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
         if !name.starts_with(|c: char| c.is_ascii_lowercase())
             || !name.chars().all(is_label)
-            || name.ends_with('-')
+            || name.split('-').any(str::is_empty)
         {
             return bad(
-                "use lower-case letters, digits and dashes, beginning with a letter, such as photo-album",
+                "use lower-case letters, digits and single dashes, beginning with a letter, such as photo-album",
             );
         }
         if name.len() > MAX_NAME {
@@ -94,9 +95,11 @@ impl OperatorName {
     #[must_use]
     pub fn default_kind(&self) -> String {
         let stem = self.name.strip_suffix("-operator").unwrap_or(&self.name);
-        stem.split('-')
-            .flat_map(|word| word[..1].to_uppercase().chars().chain(word[1..].chars()).collect::<Vec<_>>())
-            .collect()
+        let capitalised = |word: &str| {
+            let mut chars = word.chars();
+            chars.next().into_iter().flat_map(char::to_uppercase).chain(chars).collect::<String>()
+        };
+        stem.split('-').map(capitalised).collect()
     }
 }
 
@@ -287,6 +290,25 @@ mod tests {
             ("a-1b", "A1b"),
         ] {
             assert_eq!(OperatorName::new(name, []).expect(name).default_kind(), kind);
+        }
+        assert_eq!(OperatorName::of_package("é--_b-", "b").default_kind(), "É_b");
+    }
+
+    #[test]
+    fn words_of_a_name_are_separated_by_single_dashes() {
+        for name in [
+            "photo--album",
+            "photo-",
+            "-photo",
+            "",
+            "-",
+            "photo--operator",
+            "Photo",
+            "1-photo",
+            "photo_album",
+        ] {
+            let refused = OperatorName::new(name, []).expect_err(name).to_string();
+            assert!(refused.contains("digits and single dashes"), "{refused}");
         }
     }
 }

@@ -20,7 +20,7 @@ use crate::{
 /// Arguments of `cargo operator new`.
 #[derive(Debug, Clone, Args)]
 pub struct New {
-    /// Name of the operator, and of the folder to make: lower-case letters, digits and dashes
+    /// Name of the operator, and of the folder to make: lower-case letters, digits and single dashes
     name: String,
     /// API group of its first kind: a domain of yours
     #[arg(long, default_value = "example.com")]
