@@ -2,7 +2,7 @@
 
 use std::{
     fs, io,
-    path::{Path, PathBuf},
+    path::{Component, Path, PathBuf},
 };
 
 use clap::Args;
@@ -149,22 +149,119 @@ struct EnclosingWorkspace {
     is_named: bool,
 }
 
-/// Returns the workspace around `folder`, as cargo would find it, unless it excludes the folder.
+/// Returns the workspace around `folder`, as cargo would find it: the first one upwards that does not exclude the folder.
 fn enclosing_workspace(folder: &Path) -> Option<EnclosingWorkspace> {
-    for around in folder.parent()?.ancestors() {
+    folder.parent()?.ancestors().find_map(|around| {
         let path = around.join("Cargo.toml");
-        let Ok(text) = fs::read_to_string(&path) else { continue };
-        let Ok(manifest) = text.parse::<DocumentMut>() else { continue };
-        let Some(workspace) = manifest.get("workspace") else { continue };
-        let inside = folder.strip_prefix(around).ok()?;
-        let names = |key: &str| {
+        let manifest = fs::read_to_string(&path).ok()?.parse::<DocumentMut>().ok()?;
+        let workspace = manifest.get("workspace")?;
+        let inside = parts(folder.strip_prefix(around).ok()?);
+        let lists = |key: &str, includes: &dyn Fn(&[String], &[String]) -> bool| {
             let list = workspace.get(key).and_then(|list| list.as_array());
-            list.is_some_and(|list| {
-                list.iter().filter_map(|item| item.as_str()).any(|item| Path::new(item) == inside)
-            })
+            let mut items = list.into_iter().flatten().filter_map(|item| item.as_str());
+            items.any(|item| includes(&parts(Path::new(item)), &inside))
         };
-        return (!names("exclude"))
-            .then(|| EnclosingWorkspace { manifest: path, is_named: names("members") });
+        // Cargo excludes all below a folder, unless a member is named that is the folder or above it.
+        let is_above = |above: &[String], inside: &[String]| inside.starts_with(above);
+        if lists("exclude", &is_above) && !lists("members", &is_above) {
+            return None;
+        }
+        let is_named = lists("members", &matches_glob);
+        Some(EnclosingWorkspace { manifest: path, is_named })
+    })
+}
+
+/// Names in a path, without `.`.
+fn parts(path: &Path) -> Vec<String> {
+    let parts = path.components().filter(|part| *part != Component::CurDir);
+    parts.map(|part| part.as_os_str().to_string_lossy().into_owned()).collect()
+}
+
+/// Whether a glob of `members`, such as `crates/*`, matches a path. `**` stands for any number of folders.
+fn matches_glob(glob: &[String], path: &[String]) -> bool {
+    match (glob, path) {
+        ([], _) => path.is_empty(),
+        ([any, rest @ ..], _) if any == "**" => {
+            (0..=path.len()).any(|skipped| matches_glob(rest, &path[skipped..]))
+        }
+        (_, []) => false,
+        ([pattern, glob @ ..], [name, path @ ..]) => {
+            let (pattern, name): (Vec<char>, Vec<char>) = (pattern.chars().collect(), name.chars().collect());
+            matches_part(&pattern, &name) && matches_glob(glob, path)
+        }
     }
-    None
+}
+
+/// Whether a part of a glob matches a name. `*` stands for any characters, `?` for one, `[a-c]` for one of a set, `[!a-c]` for one that
+/// is not in it.
+fn matches_part(pattern: &[char], name: &[char]) -> bool {
+    match (pattern, name) {
+        ([], _) => name.is_empty(),
+        (['*', rest @ ..], _) => (0..=name.len()).any(|skipped| matches_part(rest, &name[skipped..])),
+        (_, []) => false,
+        ([sign, pattern @ ..], [first, name @ ..]) => {
+            let (is_alike, pattern) = match (sign, split_set(pattern)) {
+                ('?', _) => (true, pattern),
+                ('[', Some((set, pattern))) => (is_in_set(set, *first), pattern),
+                _ => (sign == first, pattern),
+            };
+            is_alike && matches_part(pattern, name)
+        }
+    }
+}
+
+/// Splits the text behind `[` at the `]` of the set. A `]` that comes first is in the set.
+fn split_set(text: &[char]) -> Option<(&[char], &[char])> {
+    let first = if text.first() == Some(&'!') { 2 } else { 1 };
+    let end = first + text.get(first..)?.iter().position(|sign| *sign == ']')?;
+    Some((&text[..end], &text[end + 1..]))
+}
+
+fn is_in_set(set: &[char], sign: char) -> bool {
+    match set {
+        ['!', members @ ..] => !has_member(members, sign),
+        members => has_member(members, sign),
+    }
+}
+
+fn has_member(members: &[char], sign: char) -> bool {
+    match members {
+        [from, '-', to, others @ ..] => (*from..=*to).contains(&sign) || has_member(others, sign),
+        [one, others @ ..] => *one == sign || has_member(others, sign),
+        [] => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn globs_match_as_those_of_cargo() {
+        for (glob, path, expected) in [
+            ("crates/*", "crates/album", true),
+            ("crates/*", "crates", false),
+            ("crates/*", "crates/a/b", false),
+            ("./crates/album/", "crates/album", true),
+            ("crates/**", "crates/a/b", true),
+            ("**/operators/*", "a/b/operators/album", true),
+            ("**/operators/*", "operators/album", true),
+            ("**/operators/*", "operators", false),
+            ("*-operator", "album-operator", true),
+            ("*-operator", "album-operators", false),
+            ("al?um", "album", true),
+            ("al?um", "alum", false),
+            ("[a-c]lbum", "album", true),
+            ("[!a-c]lbum", "album", false),
+            ("[!x]lbum", "album", true),
+            ("[a!]", "!", true),
+            ("[a!]", "b", false),
+            ("[]]", "]", true),
+            ("[a", "[a", true),
+            ("a*b*m", "album", true),
+        ] {
+            let found = matches_glob(&parts(Path::new(glob)), &parts(Path::new(path)));
+            assert_eq!(found, expected, "{glob} {path}");
+        }
+    }
 }

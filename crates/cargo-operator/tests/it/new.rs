@@ -218,19 +218,53 @@ fn a_folder_that_is_not_empty_stays_as_it_is() {
     assert!(cargo_operator("new shop", folder.path()).status.success());
 }
 
+/// Cargo agrees, once all members exist.
 #[test]
 fn a_workspace_around_the_project_is_named() {
     let folder = tempfile::tempdir().expect("a folder");
-    fs::write(
-        folder.path().join("Cargo.toml"),
-        "[workspace]\nmembers = [\"member\"]\nexclude = [\"left-out\"]\n",
-    )
-    .expect("a file");
-    for (name, noted) in [("stranger", true), ("member", false), ("left-out", false)] {
-        let made = cargo_operator(&format!("new {name}"), folder.path());
-        assert!(made.status.success(), "{}", errors(&made));
-        assert_eq!(errors(&made).contains("is a workspace: name stranger in its members"), noted, "{name}");
-        let manifest = fs::read_to_string(folder.path().join(name).join("Cargo.toml")).expect("text");
-        assert_eq!(manifest.contains("[profile.dev]"), name == "left-out", "{manifest}");
+    let workspace = "[workspace]\nresolver = \"3\"\nmembers = [\"member\", \"operators/*\", \"./dotted\", \"outside/kept\"]\n\
+         exclude = [\"left-out\", \"outside\"]\n";
+    fs::write(folder.path().join("Cargo.toml"), workspace).expect("a file");
+    let projects = [
+        (".", "member", "named"),
+        (".", "dotted", "named"),
+        ("operators", "album", "named"),
+        ("outside", "kept", "named"),
+        (".", "stranger", "unnamed"),
+        ("other", "album", "unnamed"),
+        (".", "left-out", "outside"),
+        ("outside", "album", "outside"),
+        ("outside/deep", "album", "outside"),
+    ];
+    for (parent, name, expected) in projects {
+        let parent = folder.path().join(parent);
+        fs::create_dir_all(&parent).expect("a folder");
+        let made = cargo_operator(&format!("new {name}"), &parent);
+        let text = errors(&made);
+        assert!(made.status.success(), "{text}");
+        let note = format!("is a workspace: name {name} in its members");
+        let manifest = fs::read_to_string(parent.join(name).join("Cargo.toml")).expect("text");
+        let found = match (text.contains(&note), manifest.contains("[profile.dev]")) {
+            (false, false) => "named",
+            (true, false) => "unnamed",
+            (false, true) => "outside",
+            (true, true) => "a note about a workspace that the project is not in",
+        };
+        assert_eq!(found, expected, "{}/{name}", parent.display());
+    }
+    for (parent, name, expected) in projects {
+        let metadata = Command::new(env!("CARGO"))
+            .args(["metadata", "--no-deps", "--offline", "--format-version", "1"])
+            .current_dir(folder.path().join(parent).join(name))
+            .output();
+        let metadata = metadata.expect("cargo runs");
+        let root = format!("\"workspace_root\":{:?}", folder.path());
+        let found = match (crate::support::answer(&metadata).contains(&root), errors(&metadata)) {
+            (true, _) => "named",
+            (false, text) if text.contains("believes it's in a workspace when it's not") => "unnamed",
+            (false, text) if metadata.status.success() && text.is_empty() => "outside",
+            (false, text) => panic!("{parent}/{name}: {text}"),
+        };
+        assert_eq!(found, expected, "{parent}/{name}");
     }
 }
