@@ -24,11 +24,13 @@ pub(crate) fn version_before(
         )
     };
     let fields = fields.join(", ");
+    // A field can have the name of the variable or of another part of the object, so the fields are variables of a block alone.
     let convert = |from: &str, to: &str, spec_from: &str, spec_to: &str, variable: &str| {
         let status = if *has_status { format!(", status: {variable}.status") } else { String::new() };
         format!(
-            "impl From<{from}> for {to} {{\n    fn from({variable}: {from}) -> Self {{\n        let {spec_from} {{ {fields} }} = {variable}.spec;\n        \
-             let spec = {spec_to} {{ {fields} }};\n        Self {{ metadata: {variable}.metadata, spec{status} }}\n    }}\n}}\n"
+            "impl From<{from}> for {to} {{\n    fn from({variable}: {from}) -> Self {{\n        let spec = {{\n            \
+             let {spec_from} {{ {fields} }} = {variable}.spec;\n            {spec_to} {{ {fields} }}\n        }};\n        \
+             Self {{ metadata: {variable}.metadata, spec{status} }}\n    }}\n}}\n"
         )
     };
     let new = format!("super::{name}");
@@ -61,3 +63,34 @@ pub(crate) const USES: [&str; 2] = [
     "use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;",
     "use kube::{CustomResourceExt, core::crd::merge_crds};",
 ];
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, process::Command};
+
+    use super::*;
+    use crate::edit::RustFile;
+
+    #[test]
+    fn fields_may_have_the_names_of_versions_and_of_parts_of_the_object() {
+        let spec = "pub struct AlbumSpec { pub v1: u8, pub v2: u8, pub metadata: u8, pub spec: u8, pub status: u8, pub r#type: u8 }\n";
+        let declaration = format!(
+            "#[kube(group = \"a.b\", version = \"v1\", kind = \"Album\", status = \"AlbumStatus\")]\n{spec}"
+        );
+        let file = RustFile::parse(declaration).expect("Rust");
+        let mut before = file.kind("Album").expect("the kind");
+        // The derived type of objects, in the form that the conversions use.
+        let object = "pub struct Album { pub metadata: (), pub spec: AlbumSpec, pub status: Option<()> }\n";
+        before.text = format!("{spec}{object}");
+        let kind = KindName::new("a.b", "v1", "Album", []).expect("a kind");
+        let version = version_before(&kind, &before, &[], &[], "v2");
+
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("lib.rs");
+        fs::write(&path, format!("{spec}{object}pub mod v1 {{\n{version}}}\n")).expect("a file");
+        let mut rustc = Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
+        rustc.args(["--edition", "2024", "--crate-type", "lib", "--emit", "metadata", "--deny", "warnings"]);
+        let output = rustc.arg(&path).current_dir(folder.path()).output().expect("rustc runs");
+        assert!(output.status.success(), "{version}\n{}", String::from_utf8_lossy(&output.stderr));
+    }
+}
