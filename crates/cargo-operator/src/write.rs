@@ -36,29 +36,51 @@ impl FileChange {
 ///
 /// # Errors
 ///
-/// A new file exists, or one cannot be written. Then files that were written before it have their old text, or are removed again.
+/// A new file exists, or one cannot be written. Then files that were written before it have their old text, or are removed again with the
+/// folders that were made for them.
 pub fn all(folder: &Path, changes: &[FileChange]) -> Result<Vec<String>, Failure> {
     let new = || changes.iter().filter(|change| change.is_new);
     if let Some(existing) = new().find(|change| folder.join(&change.path).exists()) {
         return Err(Failure::new(format!("{} exists, so nothing was changed", existing.path)));
     }
-    let mut undo: Vec<(PathBuf, Option<Vec<u8>>)> = Vec::new();
+    let mut undo: Vec<Undo> = Vec::new();
     for change in changes {
         let path = folder.join(&change.path);
-        undo.push((path.clone(), fs::read(&path).ok()));
+        undo.push(Undo::of(path.clone()));
         if let Err(failure) = one(&path, &change.text) {
-            for (path, before) in undo {
-                // The first failure is the one to report.
-                let _ = match before {
-                    Some(text) => fs::write(&path, text),
-                    None => fs::remove_file(&path),
-                };
-            }
+            undo.iter().rev().for_each(Undo::run);
             return Err(failure);
         }
     }
     format(folder, new().map(|change| folder.join(&change.path)));
     Ok(new().map(|change| change.path.clone()).collect())
+}
+
+/// State of a file before it was written.
+struct Undo {
+    path: PathBuf,
+    /// Contents of the file, if it existed.
+    before: Option<Vec<u8>>,
+    /// Folders above it that did not exist, the deepest first.
+    missing: Vec<PathBuf>,
+}
+
+impl Undo {
+    fn of(path: PathBuf) -> Self {
+        let missing = path.ancestors().skip(1).take_while(|above| !above.exists());
+        Self { before: fs::read(&path).ok(), missing: missing.map(Path::to_owned).collect(), path }
+    }
+
+    fn run(&self) {
+        // Failures are ignored: that to report is the one that led here. A folder with files of others is not removed.
+        let _ = match &self.before {
+            Some(contents) => fs::write(&self.path, contents),
+            None => fs::remove_file(&self.path),
+        };
+        for folder in &self.missing {
+            let _ = fs::remove_dir(folder);
+        }
+    }
 }
 
 /// Writes one file, and makes the folders above it.
@@ -168,4 +190,43 @@ pub fn rust_files(folder: &Path) -> Vec<PathBuf> {
     }
     found.sort();
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failed_write_leaves_neither_texts_nor_files_nor_folders() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path();
+        fs::create_dir(path.join("mine")).expect("a folder");
+        for file in ["old.rs", "mine/plain"] {
+            fs::write(path.join(file), "before").expect("a file");
+        }
+        let new = |path: &str| FileChange::new(path, "new".to_owned());
+        // The last one would be in a file, not in a folder.
+        let changes = [
+            FileChange::edited("old.rs", "after".to_owned()),
+            new("src/deep/a.rs"),
+            new("src/deep/b.rs"),
+            new("mine/inner/c.rs"),
+            new("mine/plain/d.rs"),
+        ];
+        let failure = all(path, &changes).expect_err("the last file cannot be written");
+        assert!(failure.message.contains("mine/plain/d.rs"), "{}", failure.message);
+        let names = |folder: &Path| {
+            let entries = fs::read_dir(folder).expect("a folder");
+            let names =
+                entries.map(|entry| entry.expect("an entry").file_name().into_string().expect("a name"));
+            names.collect::<std::collections::BTreeSet<_>>()
+        };
+        assert_eq!(names(path), ["mine", "old.rs"].map(str::to_owned).into());
+        assert_eq!(names(&path.join("mine")), ["plain".to_owned()].into());
+        for file in ["old.rs", "mine/plain"] {
+            assert_eq!(fs::read_to_string(path.join(file)).expect("text"), "before", "{file}");
+        }
+        let written = all(path, &changes[..4]).expect("all can be written");
+        assert_eq!(written, ["src/deep/a.rs", "src/deep/b.rs", "mine/inner/c.rs"]);
+    }
 }
