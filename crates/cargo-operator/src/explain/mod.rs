@@ -207,7 +207,7 @@ async fn answer(api: &OperatorApi, wanted: Option<&Wanted>) -> Result<Answer, Ap
         }
     }
     let mut answer = Answer::of(overview, requests, object);
-    answer.about(&wanted.kind, &place, &resource);
+    answer.about(wanted, &resource);
     Ok(answer)
 }
 

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::Wanted;
 use super::shapes::{
     Causes, ClusterAnswer, Finding, ObjectAnswer, Outcome, Overview, Request, Run, Standing, VerbCalls, Write,
 };
@@ -21,8 +22,28 @@ pub(super) struct Answer {
     pub(super) object: Option<ObjectAnswer>,
     /// `None` from operators that do not count their requests.
     pub(super) cluster: Option<ClusterAnswer>,
-    /// The requested object and its resource; `None` for the operator as a whole.
-    asked: Option<(String, String)>,
+    /// `None` for the operator as a whole.
+    asked: Option<Asked>,
+}
+
+/// The requested object.
+#[derive(Debug, Clone)]
+struct Asked {
+    /// Kind and name, as the user wrote them.
+    object: String,
+    /// Namespace in which it was looked up, and then without one: only the API server knows whether its kind has namespaces.
+    namespace: String,
+    resource: String,
+}
+
+impl fmt::Display for Asked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { object, namespace, resource } = self;
+        write!(
+            f,
+            "{object}: the operator sees no such object among {resource}, in namespace {namespace} or without a namespace"
+        )
+    }
 }
 
 impl Answer {
@@ -30,17 +51,19 @@ impl Answer {
         Self { overview, requests, object, cluster: None, asked: None }
     }
 
-    /// Formats the name of the requested object.
-    pub(super) fn about(&mut self, kind: &str, place: &str, resource: &str) {
-        self.asked = Some((format!("{kind} {place}"), resource.to_owned()));
+    /// Names the requested object.
+    pub(super) fn about(&mut self, wanted: &Wanted, resource: &str) {
+        let Wanted { kind, namespace, name } = wanted;
+        let (object, namespace) = (format!("{kind} {name}"), namespace.clone());
+        self.asked = Some(Asked { object, namespace, resource: resource.to_owned() });
     }
 
     /// The failure to report if the operator knows no object of this name.
     pub(super) fn unknown(&self) -> Option<Failure> {
         match (&self.asked, &self.requests[..], &self.object) {
-            (Some((asked, resource)), [], None) => Some(
-                Failure::new(format!("{asked}: the operator sees no such object among {resource}"))
-                    .hint(format!("check its name and namespace: kubectl get {resource} -A")),
+            (Some(asked), [], None) => Some(
+                Failure::new(asked.to_string())
+                    .hint(format!("check its name and namespace: kubectl get {} -A", asked.resource)),
             ),
             _ => None,
         }
@@ -110,11 +133,15 @@ impl Answer {
         }
     }
 
-    fn unknown_request(&self, f: &mut fmt::Formatter<'_>, asked: &str, resource: &str) -> fmt::Result {
+    fn unknown_request(&self, f: &mut fmt::Formatter<'_>, asked: &Asked) -> fmt::Result {
         match &self.object {
             None => {
-                writeln!(f, "{asked}: the operator sees no such object among {resource}")?;
-                row(f, "next", format_args!("check its name and namespace: kubectl get {resource} -A"))
+                writeln!(f, "{asked}")?;
+                row(
+                    f,
+                    "next",
+                    format_args!("check its name and namespace: kubectl get {} -A", asked.resource),
+                )
             }
             Some(object) => {
                 let place =
@@ -144,8 +171,8 @@ impl fmt::Display for Answer {
         if state != "Ready" || (leader.lease.is_some() && !leader.leads) {
             writeln!(f, "operator {} {}", self.overview.name, self.state())?;
         }
-        if let (Some((asked, resource)), []) = (&self.asked, &self.requests[..]) {
-            self.unknown_request(f, asked, resource)?;
+        if let (Some(asked), []) = (&self.asked, &self.requests[..]) {
+            self.unknown_request(f, asked)?;
         }
         for request in &self.requests {
             write_request(f, request)?;
@@ -475,23 +502,20 @@ mod tests {
     #[test]
     fn an_object_that_is_unknown_and_one_without_events_are_told_apart() {
         let mut none = Answer::of(overview(|_| {}), Vec::new(), None);
-        none.about("guestbook", "shop/web", "guestbooks.example.com");
+        let wanted =
+            Wanted { kind: "guestbook".to_owned(), namespace: "shop".to_owned(), name: "web".to_owned() };
+        none.about(&wanted, "guestbooks.example.com");
+        let unknown = "guestbook web: the operator sees no such object among guestbooks.example.com, in namespace shop or without a namespace";
         check(
             &none,
-            &[
-                "guestbook shop/web: the operator sees no such object among guestbooks.example.com",
-                "  next     check its name and namespace: kubectl get guestbooks.example.com -A",
-            ],
+            &[unknown, "  next     check its name and namespace: kubectl get guestbooks.example.com -A"],
         );
         let object = json!({
             "kind": "Guestbook", "name": "web", "namespace": "shop", "version": "7", "generation": 2, "deleted": "2026-01-01T12:05:59Z",
             "finalizers": [{ "name": "example.com/hold", "addedBy": "other" }],
         });
         let failure = none.unknown().expect("no such object");
-        assert_eq!(
-            failure.message,
-            "guestbook shop/web: the operator sees no such object among guestbooks.example.com"
-        );
+        assert_eq!(failure.message, unknown);
         none.object = Some(serde_json::from_value(object).expect("an object"));
         assert_eq!(none.unknown(), None);
         check(

@@ -191,7 +191,7 @@ pub(crate) fn the_operator_follows_its_sources(projects: &Projects) {
         "{operator}"
     );
     for (words, reason) in [
-        ("explain album other", "album default/other: the operator sees no such object among albums."),
+        ("explain album other", "album other: the operator sees no such object among albums."),
         ("explain pod other", "operator album reconciles no pod: its kinds are Album."),
         ("explain album", "album names no object"),
     ] {
