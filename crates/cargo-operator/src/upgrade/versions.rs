@@ -100,15 +100,38 @@ fn set_kubernetes(dependency: &mut Item, feature: &str) {
     }
 }
 
-/// Whether a requirement such as `0.28` is older than another one, by the parts of the version that both contain.
+/// Whether a requirement such as `0.28` or `>=0.28, <0.30` is older than the version `to`: the lowest version that it accepts is, by the
+/// parts that both contain. A requirement without a lowest version is older if it excludes `to`.
 fn is_older(from: &str, to: &str) -> bool {
-    let numbers = |text: &str| -> Vec<u64> {
-        let text = text.trim_start_matches(['^', '~', '=', ' ']);
-        text.split('.').map_while(|part| part.parse().ok()).collect()
-    };
-    let (from, to) = (numbers(from), numbers(to));
-    let common = from.len().min(to.len());
-    from[..common].cmp(&to[..common]) == Ordering::Less
+    let to = numbers(to);
+    let (upper, lower): (Vec<&str>, Vec<&str>) =
+        from.split(',').map(str::trim).partition(|bound| bound.starts_with('<'));
+    let lowest = lower.iter().map(|bound| numbers(bound)).filter(|bound| !bound.is_empty()).max();
+    match lowest {
+        Some(lowest) => up_to_common(&lowest, &to) == Ordering::Less,
+        None => upper.iter().any(|bound| excludes(bound, &to)),
+    }
+}
+
+/// Whether an upper bound such as `<0.30` or `<=0.29` excludes each version that begins with `version`.
+fn excludes(bound: &str, version: &[u64]) -> bool {
+    let limit = numbers(bound);
+    let order = up_to_common(&limit, version);
+    // `<0.30.5` accepts 0.30.4, and `<0.30.0` no 0.30.
+    let has_rest = limit.iter().skip(version.len()).any(|part| *part > 0);
+    order == Ordering::Less || (order == Ordering::Equal && !has_rest && !bound.starts_with("<="))
+}
+
+/// Numbers of a version or of a bound: 0 and 28 of `>=0.28`.
+fn numbers(bound: &str) -> Vec<u64> {
+    let version = bound.trim_start_matches(|c: char| "^~=<> ".contains(c));
+    version.split('.').map_while(|part| part.parse().ok()).collect()
+}
+
+/// Compares two versions by the parts that both contain.
+fn up_to_common(one: &[u64], other: &[u64]) -> Ordering {
+    let common = one.len().min(other.len());
+    one[..common].cmp(&other[..common])
 }
 
 #[cfg(test)]
@@ -174,6 +197,19 @@ mod tests {
             ("0.28", "0.29", true),
             ("^0.9.9", "0.10", true),
             ("*", "1", false),
+            (">=0.28, <0.30", "0.30", true),
+            (">= 0.28.3, < 0.32", "0.30", true),
+            ("<0.32, >0.28", "0.30", true),
+            (">=0.30, <0.32", "0.30", false),
+            (">=0.31", "0.30", false),
+            ("<0.30", "0.30", true),
+            ("<0.30.0", "0.30", true),
+            ("<0.30.5", "0.30", false),
+            ("<=0.30", "0.30", false),
+            ("<=0.29", "0.30", true),
+            ("<1", "0.30", false),
+            ("0.28.*", "0.30", true),
+            ("", "1", false),
         ] {
             assert_eq!(is_older(from, to), older, "{from} {to}");
         }
