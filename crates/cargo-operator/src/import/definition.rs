@@ -16,7 +16,7 @@ pub(super) struct Definition {
     versions: Vec<Value>,
 }
 
-/// Reads the definitions in YAML or JSON, which may have other objects and several documents.
+/// Reads the definitions in YAML or JSON, which may have other objects and several documents. A repeated definition is returned once.
 pub(super) fn all_of(text: &str) -> Result<Vec<Definition>, String> {
     let mut found = Vec::new();
     for document in documents(text)? {
@@ -29,7 +29,10 @@ pub(super) fn all_of(text: &str) -> Result<Vec<Definition>, String> {
             _ => vec![document],
         };
         for item in items.iter().filter(|item| item["kind"] == "CustomResourceDefinition") {
-            found.push(Definition::of(item)?);
+            let definition = Definition::of(item)?;
+            if !found.contains(&definition) {
+                found.push(definition);
+            }
         }
     }
     if found.is_empty() {
@@ -85,6 +88,11 @@ impl Definition {
             schema: Value::Null,
             versions: versions.ok_or_else(|| format!("definition {name} has no .spec.versions"))?,
         })
+    }
+
+    /// Kind and group: `Tunnel.net.example.com`.
+    pub(super) fn full_kind(&self) -> String {
+        format!("{}.{}", self.kind, self.group)
     }
 
     /// Selects a version: the named one, or else the stored one.

@@ -21,6 +21,7 @@ use sha2::{Digest, Sha256};
 use self::definition::Definition;
 use crate::{
     api::{library, read_rust},
+    edit::RustFile,
     failure::Failure,
     names::module_of,
     project::{Project, Selection, display},
@@ -43,8 +44,8 @@ pub struct Import {
     /// File with the CustomResourceDefinition, `-` for standard input, its https:// address, or its name in the cluster of --context
     #[arg(value_name = "FILE|URL|NAME")]
     source: String,
-    /// The kind, if there are several
-    #[arg(long)]
+    /// The kind, if there are several; with its group, if several have one name
+    #[arg(long, value_name = "KIND[.GROUP]")]
     kind: Option<String>,
     /// Version of the kind; by default the one in which objects are stored
     #[arg(long = "version", value_name = "VERSION")]
@@ -77,6 +78,7 @@ pub fn run(arguments: &Import, here: &Path, shell: &Shell) -> Result<(), Failure
     let text = code::text(&definition, &types, &source.name, &source.sha256);
 
     let files = ImportedFiles::new(&project, &module)?;
+    files.check_group(&definition)?;
     if arguments.check {
         return files.check(&text, &source.name, shell);
     }
@@ -200,23 +202,36 @@ fn output_of(program: &str, words: &[&str], shell: &Shell) -> Result<Vec<u8>, Fa
 
 /// The definition that the arguments select.
 fn chosen(definitions: Vec<Definition>, arguments: &Import, source: &str) -> Result<Definition, Failure> {
-    let kinds: Vec<String> = definitions.iter().map(|definition| definition.kind.clone()).collect();
-    let mut found = definitions
-        .into_iter()
-        .filter(|definition| arguments.kind.as_ref().is_none_or(|kind| *kind == definition.kind));
-    let definition = match (found.next(), found.next(), &arguments.kind) {
-        (Some(definition), None, _) => definition,
-        (None, _, Some(kind)) => {
-            return Err(Failure::usage(format!("{source} has no kind {kind}; it has {}", kinds.join(", "))));
-        }
-        _ => {
-            return Err(Failure::usage(format!("{source} has {} kinds: {}", kinds.len(), kinds.join(", ")))
-                .hint("select one with --kind KIND"));
-        }
+    let kinds = listed(&definitions);
+    let is_wanted = |definition: &Definition| {
+        arguments.kind.as_ref().is_none_or(|kind| *kind == definition.kind || *kind == definition.full_kind())
     };
+    let found: Vec<Definition> = definitions.into_iter().filter(is_wanted).collect();
+    let names = listed(&found);
+    let [definition] = <[Definition; 1]>::try_from(found).map_err(|_| match &*names {
+        [] => {
+            let kind = arguments.kind.as_deref().unwrap_or_default();
+            Failure::usage(format!("{source} has no kind {kind}; it has {}", kinds.join(", ")))
+        }
+        [name, others @ ..] if others.iter().all(|other| other == name) => {
+            Failure::new(format!("{source} has {} different definitions of {name}", names.len()))
+                .hint("leave one of them in the source")
+        }
+        [name, ..] => Failure::usage(format!("{source} has {} kinds: {}", names.len(), names.join(", ")))
+            .hint(format!("select one with --kind, such as --kind {name}")),
+    })?;
     definition.with_version(arguments.version.as_deref()).map_err(|reason| {
         Failure::usage(format!("{source}: {reason}")).hint("select another version with --version VERSION")
     })
+}
+
+/// Names that select the definitions: their kinds, with groups where several have one kind.
+fn listed(definitions: &[Definition]) -> Vec<String> {
+    let names = definitions.iter().map(|definition| {
+        let alike = definitions.iter().filter(|other| other.kind == definition.kind);
+        if alike.count() == 1 { definition.kind.clone() } else { definition.full_kind() }
+    });
+    names.collect()
 }
 
 /// Files that an import writes.
@@ -246,6 +261,23 @@ impl<'p> ImportedFiles<'p> {
                 .hint("move it, and run this again"));
         }
         Ok(Self { project, path, before, module: module.to_owned(), folder })
+    }
+
+    /// Refuses to replace the types of another API group: both kinds would have one module.
+    fn check_group(&self, definition: &Definition) -> Result<(), Failure> {
+        // Whatever the file has if it is not Rust, it has no other kind.
+        let before = self.before.as_ref().and_then(|text| RustFile::parse(&**text).ok());
+        let groups = before.map_or_else(Vec::new, |file| file.groups());
+        match groups.iter().find(|group| **group != definition.group) {
+            None => Ok(()),
+            Some(other) => Err(Failure::new(format!(
+                "{} has the types of {}.{other}, and those of {} would take their place",
+                self.path,
+                definition.kind,
+                definition.full_kind()
+            ))
+            .hint("move it to a module with another name, or delete it, and run this again")),
+        }
     }
 
     fn verb(&self) -> &'static str {

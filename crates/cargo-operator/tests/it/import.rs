@@ -164,6 +164,60 @@ fn definitions_that_cannot_be_read_are_named_in_one_line_and_nothing_is_written(
     assert_eq!(read(&project, "src/imported/tunnel.rs"), "mine");
 }
 
+/// Kinds of different groups may have one name, and a source may repeat a definition.
+#[test]
+fn kinds_with_one_name_are_selected_with_their_groups() {
+    let (_folder, project) = project();
+    let definition = |group: &str, field: &str| {
+        let spec = json!({ "type": "object", "properties": { field: { "type": "string" } } });
+        json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": { "name": format!("gateways.{group}") },
+            "spec": {
+                "group": group, "scope": "Namespaced", "names": { "kind": "Gateway", "plural": "gateways" },
+                "versions": [{ "name": "v1", "storage": true, "schema": { "openAPIV3Schema": { "type": "object", "properties": { "spec": spec } } } }],
+            },
+        })
+    };
+    let (one, other) = (definition("one.example.com", "first"), definition("other.example.com", "second"));
+    let changed = definition("one.example.com", "third");
+    fs::write(project.join("both.yaml"), format!("{one}\n---\n{other}\n---\n{one}\n")).expect("a file");
+    fs::write(project.join("twice.yaml"), format!("{one}\n---\n{changed}\n")).expect("a file");
+    let import = |words: &str| {
+        let output = cargo_operator(&format!("import {words}"), &project);
+        (output.status.code(), errors(&output))
+    };
+
+    let names = "Gateway.one.example.com, Gateway.other.example.com";
+    let hint = "Hint select one with --kind, such as --kind Gateway.one.example.com";
+    for words in ["both.yaml", "both.yaml --kind Gateway"] {
+        let (code, text) = import(words);
+        assert_eq!(code, Some(2), "{text}");
+        assert!(text.contains(&format!("both.yaml has 2 kinds: {names}\n")) && text.contains(hint), "{text}");
+    }
+    let (code, text) = import("both.yaml --kind Gateway.third.example.com");
+    assert!(
+        code == Some(2) && text.contains(&format!("no kind Gateway.third.example.com; it has {names}")),
+        "{text}"
+    );
+    let (code, text) = import("twice.yaml --kind Gateway");
+    assert!(
+        code == Some(1) && text.contains("has 2 different definitions of Gateway.one.example.com"),
+        "{text}"
+    );
+
+    let (code, text) = import("both.yaml --kind Gateway.other.example.com");
+    assert!(code == Some(0) && text.contains("Added src/imported/gateway.rs: Gateway v1, 1 type"), "{text}");
+    let types = read(&project, "src/imported/gateway.rs");
+    assert!(types.contains("group = \"other.example.com\"") && types.contains("pub second:"), "{types}");
+
+    // The other kind would have the same module.
+    let (code, text) = import("both.yaml --kind Gateway.one.example.com");
+    let reason = "src/imported/gateway.rs has the types of Gateway.other.example.com, and those of Gateway.one.example.com would take";
+    assert!(code == Some(1) && text.contains(reason), "{text}");
+    assert_eq!(read(&project, "src/imported/gateway.rs"), types);
+}
+
 #[test]
 fn a_definition_of_a_cluster_is_read_through_kubectl() {
     let (folder, project) = project();
