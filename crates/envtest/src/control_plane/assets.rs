@@ -24,7 +24,7 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 /// | `KUBEBUILDER_ATTACH_CONTROL_PLANE_OUTPUT` | `true` forwards the output of the processes to that of the test |
 /// | `TEST_ASSET_KUBECTL` | path returned by [`Assets::kubectl`]; not used by this crate |
 ///
-/// `setup-envtest use -p path` prints a suitable folder. An empty path variable counts as unset.
+/// `setup-envtest use -p path` prints a suitable folder. An empty variable counts as unset.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Assets {
     pub(super) etcd: PathBuf,
@@ -92,7 +92,8 @@ impl Assets {
     }
 
     fn find(variable: &dyn Fn(&str) -> Option<String>) -> Result<Self, AssetsError> {
-        let path = |name: &str| variable(name).filter(|path| !path.is_empty()).map(PathBuf::from);
+        let variable = |name: &str| variable(name).filter(|value| !value.is_empty());
+        let path = |name: &str| variable(name).map(PathBuf::from);
         let folder = path("KUBEBUILDER_ASSETS").unwrap_or_else(|| PathBuf::from(DEFAULT_FOLDER));
         let binary = |name: &str, own: &'static str| {
             let path = path(own).unwrap_or_else(|| folder.join(name));
@@ -111,7 +112,7 @@ impl Assets {
         };
         let attach = "KUBEBUILDER_ATTACH_CONTROL_PLANE_OUTPUT";
         let attach_output = match variable(attach).as_deref() {
-            None | Some("" | "false" | "0") => false,
+            None | Some("false" | "0") => false,
             Some("true" | "1") => true,
             Some(value) => {
                 let (value, expected) = (value.to_owned(), "true or false");
@@ -233,6 +234,10 @@ mod tests {
         let found = found.unwrap();
         assert_eq!(found.start_timeout, Duration::from_secs(90));
         assert!(found.attach_output);
+        // As in Go, an empty variable is an unset one.
+        let attach = "KUBEBUILDER_ATTACH_CONTROL_PLANE_OUTPUT";
+        let empty = [(start, ""), ("KUBEBUILDER_CONTROLPLANE_STOP_TIMEOUT", ""), (attach, "")];
+        assert_eq!(find(folder.path(), &empty), find(folder.path(), &[]));
         let wrong = find(folder.path(), &[(start, "soon")]).unwrap_err();
         assert_eq!(
             wrong.to_string(),
