@@ -28,11 +28,17 @@ pub(crate) struct AuditFiles {
     pub(crate) log: PathBuf,
 }
 
-/// Actions of one request, and whether they were allowed.
+/// Actions of one request, each of which was authorized for itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct AuditedRequest {
     pub(crate) user: String,
-    pub(crate) actions: Vec<OwnedAction>,
+    pub(crate) actions: Vec<AuditedAction>,
+}
+
+/// An action, and whether the authorizer refused it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct AuditedAction {
+    pub(crate) action: OwnedAction,
     pub(crate) is_refused: bool,
 }
 
@@ -55,8 +61,9 @@ impl AuditFiles {
             log => log?,
         };
         let mut requests = Vec::new();
-        for line in BufReader::new(log).lines() {
-            let event: Option<Event> = serde_json::from_str(&line?).ok();
+        // Lines of bytes: an incomplete line can end inside of a character.
+        for line in BufReader::new(log).split(b'\n') {
+            let event: Option<Event> = serde_json::from_slice(&line?).ok();
             requests.extend(event.map(Event::into_request).filter(|request| request.user == user));
         }
         Ok(requests)
@@ -100,6 +107,8 @@ struct AuditedObject {
 struct ResponseStatus {
     #[serde(default)]
     code: u16,
+    #[serde(default)]
+    message: String,
 }
 
 impl Event {
@@ -108,27 +117,38 @@ impl Event {
         let user = impersonated_user.unwrap_or(user).username;
         let is_refused = response_status.code == 403
             && annotations.get(DECISION).is_some_and(|decision| decision == "forbid");
-        let mut actions = Vec::new();
-        match object_ref {
-            Some(object) => {
-                // An apply that created the object was authorized as `create`, too, which the log does not say.
-                let has_created = verb == "patch" && response_status.code == 201;
-                actions.extend(has_created.then(|| object.action("create")));
-                actions.insert(0, object.action(&verb));
-            }
-            None => {
-                let path = uri.split('?').next().unwrap_or_default().to_owned();
-                actions.push(OwnedAction::Path { verb, path });
-            }
+        let Some(object) = object_ref else {
+            let path = uri.split('?').next().unwrap_or_default().to_owned();
+            let action = AuditedAction { action: OwnedAction::Path { verb, path }, is_refused };
+            return AuditedRequest { user, actions: vec![action] };
+        };
+        // The name of an object that a POST creates is known only after it was authorized.
+        let name = if verb == "create" && object.subresource.is_empty() { "" } else { &object.name };
+        let mut actions = vec![AuditedAction { action: object.action(&verb, name), is_refused }];
+        // The decision is that about the verb of the request. A patch or update of an object that does not exist is authorized as
+        // `create`, too, which only the answer shows.
+        let is_created = verb != "create" && response_status.code == 201;
+        let lacks_create = !is_refused && response_status.lacks_create(&user);
+        if is_created || lacks_create {
+            actions.push(AuditedAction {
+                action: object.action("create", &object.name),
+                is_refused: lacks_create,
+            });
         }
-        AuditedRequest { user, actions, is_refused }
+        AuditedRequest { user, actions }
+    }
+}
+
+impl ResponseStatus {
+    /// Whether the authorizer refused to `create` the object. Its message names the user; those of admission plugins differ.
+    fn lacks_create(&self, user: &str) -> bool {
+        let refusal = format!("is forbidden: User {user:?} cannot create resource ");
+        self.code == 403 && self.message.contains(&refusal)
     }
 }
 
 impl AuditedObject {
-    fn action(&self, verb: &str) -> OwnedAction {
-        // The name of a new object is known only after it was authorized.
-        let name = if verb == "create" && self.subresource.is_empty() { "" } else { &self.name };
+    fn action(&self, verb: &str, name: &str) -> OwnedAction {
         OwnedAction::Resource {
             verb: verb.to_owned(),
             group: self.api_group.clone(),
@@ -149,6 +169,9 @@ mod tests {
 {"stage":"ResponseStarted","requestURI":"/apis/example.com/v1/widgets?watch=true","verb":"watch","user":{"username":"jane"},"objectRef":{"resource":"widgets","apiGroup":"example.com","apiVersion":"v1"},"responseStatus":{"code":200}}
 {"stage":"ResponseComplete","requestURI":"/api/v1/namespaces/shop/secrets/s","verb":"get","user":{"username":"jane"},"objectRef":{"resource":"secrets","namespace":"shop","name":"s","apiVersion":"v1"},"responseStatus":{"status":"Failure","reason":"Forbidden","code":403},"annotations":{"authorization.k8s.io/decision":"forbid"}}
 {"stage":"ResponseComplete","requestURI":"/api/v1/namespaces/shop/pods","verb":"create","user":{"username":"jane"},"objectRef":{"resource":"pods","namespace":"shop","name":"p"},"responseStatus":{"reason":"Forbidden","code":403},"annotations":{"authorization.k8s.io/decision":"allow"}}
+{"stage":"ResponseComplete","requestURI":"/api/v1/namespaces/shop/configmaps/b?fieldManager=x","verb":"patch","user":{"username":"jane"},"objectRef":{"resource":"configmaps","namespace":"shop","name":"b"},"responseStatus":{"status":"Failure","message":"configmaps \"b\" is forbidden: User \"jane\" cannot create resource \"configmaps\" in API group \"\" in the namespace \"shop\": RBAC: role.rbac.authorization.k8s.io \"gone\" not found","reason":"Forbidden","code":403},"annotations":{"authorization.k8s.io/decision":"allow"}}
+{"stage":"ResponseComplete","requestURI":"/api/v1/namespaces/t/secrets/s?fieldManager=x","verb":"patch","user":{"username":"jane"},"objectRef":{"resource":"secrets","namespace":"t","name":"s"},"responseStatus":{"status":"Failure","message":"secrets \"s\" is forbidden: unable to create new content in namespace t because it is being terminated","reason":"Forbidden","code":403},"annotations":{"authorization.k8s.io/decision":"allow"}}
+{"stage":"ResponseComplete","requestURI":"/apis/coordination.k8s.io/v1/namespaces/shop/leases/l","verb":"update","user":{"username":"jane"},"objectRef":{"resource":"leases","apiGroup":"coordination.k8s.io","namespace":"shop","name":"l"},"responseStatus":{"code":201},"annotations":{"authorization.k8s.io/decision":"allow"}}
 {"stage":"ResponseComplete","requestURI":"/metrics?x=1","verb":"get","user":{"username":"jane"},"responseStatus":{"code":200}}
 {"stage":"ResponseComplete","requestURI":"/api/v1/nodes","verb":"list","user":{"username":"john"},"objectRef":{"resource":"nodes"},"responseStatus":{"code":200}}
 {"stage":"Respon"#;
@@ -158,37 +181,39 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let files = AuditFiles::write(folder.path(), &["--v=2".to_owned()]).unwrap().unwrap();
         assert_eq!(files.requests_of("jane").unwrap(), []);
-        fs::write(&files.log, LOG).unwrap();
+        // The last line ends inside of a character.
+        fs::write(&files.log, [LOG.as_bytes(), b"\xc3"].concat()).unwrap();
         let shown: Vec<String> = files
             .requests_of("jane")
             .unwrap()
             .iter()
-            .map(|request| {
-                format!("{}{:?}", if request.is_refused { "refused " } else { "" }, words(&request.actions))
-            })
+            .map(|request| request.actions.iter().map(shown).collect::<Vec<_>>().join(", "))
             .collect();
         assert_eq!(
             shown,
             [
-                r#"["patch /configmaps/ shop/a", "create /configmaps/ shop/"]"#,
-                r#"["watch example.com/widgets/ /"]"#,
-                r#"refused ["get /secrets/ shop/s"]"#,
+                "patch /configmaps/ shop/a, create /configmaps/ shop/a",
+                "watch example.com/widgets/ /",
+                "refused get /secrets/ shop/s",
                 // Admission refused it: no right is missing.
-                r#"["create /pods/ shop/"]"#,
-                r#"["get /metrics"]"#,
+                "create /pods/ shop/",
+                "patch /configmaps/ shop/b, refused create /configmaps/ shop/b",
+                "patch /secrets/ t/s",
+                "update coordination.k8s.io/leases/ shop/l, create coordination.k8s.io/leases/ shop/l",
+                "get /metrics",
             ]
         );
         let own = ["--audit-log-path=-".to_owned()];
         assert_eq!(AuditFiles::write(folder.path(), &own).unwrap(), None);
     }
 
-    fn words(actions: &[OwnedAction]) -> Vec<String> {
-        let words = actions.iter().map(|action| match action {
-            OwnedAction::Path { verb, path } => format!("{verb} {path}"),
+    fn shown(AuditedAction { action, is_refused }: &AuditedAction) -> String {
+        let refused = if *is_refused { "refused " } else { "" };
+        match action {
+            OwnedAction::Path { verb, path } => format!("{refused}{verb} {path}"),
             OwnedAction::Resource { verb, group, resource, subresource, namespace, name } => {
-                format!("{verb} {group}/{resource}/{subresource} {namespace}/{name}")
+                format!("{refused}{verb} {group}/{resource}/{subresource} {namespace}/{name}")
             }
-        });
-        words.collect()
+        }
     }
 }

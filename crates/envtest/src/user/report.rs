@@ -139,8 +139,8 @@ impl Usage {
     fn read(&self, files: &AuditFiles) -> Option<SeenPermissions> {
         let mut seen = SeenPermissions::default();
         for request in files.requests_of(&self.user).ok()? {
-            for action in &request.actions {
-                seen.note(&self.granted, action, request.is_refused);
+            for audited in &request.actions {
+                seen.note(&self.granted, &audited.action, audited.is_refused);
             }
         }
         Some(seen)

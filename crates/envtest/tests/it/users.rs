@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::Api;
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
-use kube_envtest::{Environment, Transport, UserError};
+use kube_envtest::{Assets, Cluster, Environment, Transport, UserError};
 use serde_json::{Value, json};
 
 const RULES: &str = r#"
@@ -119,6 +119,40 @@ async fn users_with_equal_manifests_have_rights_of_their_own() {
     assert_eq!(second.check_rights(), Ok(()));
     let third = env.user("third").with_groups(["devs"]).await.unwrap();
     assert_eq!(apply(&third.client(), &map).await, 403);
+}
+
+/// The rights of an apply that creates an object, in the audits of the embedded server and of a kube-apiserver, if the binaries are
+/// configured.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_apply_without_the_right_to_create_lacks_that_right() {
+    let mut clusters = vec![Cluster::Embedded];
+    if Assets::are_configured() {
+        clusters.push(Cluster::Binaries(Assets::from_env().unwrap()));
+    } else {
+        eprintln!("skipped for a kube-apiserver: KUBEBUILDER_ASSETS is not set");
+    }
+    for cluster in clusters {
+        let env = Environment::builder().cluster(cluster).user("jane", ["devs"]).start().await.unwrap();
+        let rules = json!([
+            {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["patch"]},
+            {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["create"], "resourceNames": ["mine"]},
+        ]);
+        let objects = [
+            json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "r"}, "rules": rules}),
+            json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": "b"},
+                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "r"}}),
+        ];
+        let jane = env.user("jane").with_objects(&objects).await.unwrap();
+        let map = |name: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}});
+        assert_eq!(apply(&jane.client(), &map("mine")).await, 200);
+        assert_eq!(jane.check_rights(), Ok(()));
+        assert_eq!(apply(&jane.client(), &map("other")).await, 403);
+        assert_eq!(
+            jane.rights().expect("an audit").to_string(),
+            "rights of jane: 2 used, 1 missing, 0 superfluous\n  missing      create configmaps in default"
+        );
+        env.stop().await.unwrap();
+    }
 }
 
 #[tokio::test]
