@@ -158,6 +158,21 @@ impl Flags {
         logging::init(&self.log_options())
     }
 
+    /// Hides log lines of this library below `WARN`, unless a flag or `RUST_LOG` selects levels. Does nothing without the feature `logging`.
+    pub(crate) fn hide_info_of_library(&mut self) {
+        #[cfg(feature = "logging")]
+        self.default_log(std::env::var_os("RUST_LOG").is_some_and(|filter| !filter.is_empty()));
+    }
+
+    #[cfg(feature = "logging")]
+    fn default_log(&mut self, is_set_by_environment: bool) {
+        let is_selected = self.log.is_some() || self.zap_log_level != LevelFilter::INFO;
+        if !is_selected && !is_set_by_environment {
+            let others = Targets::new().with_default(LevelFilter::INFO);
+            self.log = Some(others.with_target("controller_runtime", LevelFilter::WARN));
+        }
+    }
+
     #[cfg(feature = "logging")]
     fn log_options(&self) -> logging::LogOptions {
         let options = logging::LogOptions::default().level(self.zap_log_level).format(self.log_format);
@@ -352,6 +367,24 @@ mod tests {
         assert!(options("--zap-encoder=console").contains("format: Text"));
         for wrong in ["--log=my_operator=loud", "--log-format=xml"] {
             assert!(Program::try_parse_from(["program", wrong]).is_err(), "{wrong}");
+        }
+    }
+
+    #[cfg(feature = "logging")]
+    #[test]
+    fn lines_of_the_library_are_hidden_unless_levels_are_selected() {
+        let options = |text: &str, is_set_by_environment: bool| {
+            let mut flags = flags(text);
+            flags.default_log(is_set_by_environment);
+            format!("{:?}", flags.log_options())
+        };
+        let hidden = options("", false);
+        assert!(hidden.contains("controller_runtime") && hidden.contains("WARN"), "{hidden}");
+        for (selected, is_set_by_environment) in
+            [("", true), ("--log-level=debug", false), ("--log=info", false)]
+        {
+            let text = options(selected, is_set_by_environment);
+            assert!(!text.contains("controller_runtime"), "{selected}: {text}");
         }
     }
 

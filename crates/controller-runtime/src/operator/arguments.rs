@@ -131,6 +131,14 @@ impl Arguments {
         let parsed = matches.and_then(|matches| Self::from_arg_matches(&matches));
         parsed.map_err(|error| CommandError::usage(error.format(&mut command)))
     }
+
+    /// The flags with which the operator runs: those of `run`, or those without a command.
+    pub(super) fn flags_of_run(&mut self) -> &mut Flags {
+        match &mut self.command {
+            Some(Command::Run(run)) => &mut run.flags,
+            _ => &mut self.flags,
+        }
+    }
 }
 
 /// Flags of `run` that stand after `--`.

@@ -252,7 +252,10 @@ impl Operator {
     /// Completes when the operator has stopped after SIGTERM or Ctrl-C, or when the output is printed. Dropping the future stops the
     /// operator as [dropping its manager](crate#cancellation) does.
     pub async fn main(self) -> ExitCode {
-        let output = self.answer(std::env::args_os().skip(1)).await;
+        let output = match Arguments::parse(&self, std::env::args_os().skip(1)) {
+            Ok(Arguments { command, flags }) => commands::carry_out(&self, command, &flags).await,
+            Err(error) => Err(error),
+        };
         let written = match &output {
             Ok(output) => std::io::stdout().lock().write_all(output.text.as_bytes()),
             Err(error) => error.print(),
@@ -266,7 +269,9 @@ impl Operator {
         }
     }
 
-    /// Carries out a command line, given without the name of the program, and returns the output: for tests and tools. `run` has none.
+    /// Carries out a command line, given without the name of the program, and returns the output: for tests and tools. `run` has none, and
+    /// its log has warnings and errors of this library alone, beside the lines of other crates from `INFO` on, unless a flag or `RUST_LOG`
+    /// selects levels.
     ///
     /// # Errors
     ///
@@ -276,8 +281,9 @@ impl Operator {
         arguments: impl IntoIterator<Item = A>,
     ) -> Result<CommandOutput, CommandError> {
         let arguments = arguments.into_iter().map(Into::into);
-        let Arguments { command, flags } = Arguments::parse(self, arguments)?;
-        commands::carry_out(self, command, &flags).await
+        let mut parsed = Arguments::parse(self, arguments)?;
+        parsed.flags_of_run().hide_info_of_library();
+        commands::carry_out(self, parsed.command, &parsed.flags).await
     }
 }
 
