@@ -10,7 +10,7 @@
 mod call_error;
 mod client_config;
 mod decode_review;
-mod exchange;
+mod response;
 #[cfg_attr(not(feature = "tls"), path = "no_sockets.rs")]
 mod sockets;
 mod transport;
@@ -98,8 +98,8 @@ impl WebhookClient {
                 None => None,
             };
             self.sockets.exchange(config, address, request).await.map_err(|error| match error {
-                exchange::ExchangeFailure::Settings(why) => CallError::Settings(why),
-                exchange::ExchangeFailure::Exchange(why) => failed(why),
+                response::ExchangeFailure::Settings(why) => CallError::Settings(why),
+                response::ExchangeFailure::Exchange(why) => failed(why),
             })
         };
         // Boxed, so that futures of requests without webhooks do not contain the state of a connection.
@@ -107,7 +107,7 @@ impl WebhookClient {
             Ok(response) => response?,
             Err(_elapsed) => return Err(failed("context deadline exceeded".to_owned())),
         };
-        exchange::body_of(response)
+        response::body_of(response)
     }
 }
 

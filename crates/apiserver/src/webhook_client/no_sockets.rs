@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 
 use super::ClientConfig;
-use super::exchange::ExchangeFailure;
+use super::response::ExchangeFailure;
 
 #[derive(Debug, Default)]
 pub(super) struct Connections {}

@@ -12,9 +12,9 @@ use super::{
 /// Name of the probes' port.
 const PROBES: &str = "probes";
 /// Name of the webhook server's port.
-pub(super) const WEBHOOKS: &str = "webhooks";
+pub(super) const WEBHOOKS_PORT: &str = "webhooks";
 /// Name of the metrics server's port.
-pub(super) const METRICS: &str = "metrics";
+pub(super) const METRICS_PORT: &str = "metrics";
 
 /// The Deployment.
 pub(super) fn object(target: &RenderInput<'_>) -> ManifestObject {
@@ -60,7 +60,7 @@ fn certificates<'t>(target: &'t RenderInput<'_>) -> Vec<(&'static str, &'t Path)
         MetricsCertificate::None | MetricsCertificate::SelfSigned => None,
     };
     let webhooks = webhook_certificate.as_deref().filter(|_| ports.webhooks.is_some());
-    let certificates = [(METRICS, metrics), (WEBHOOKS, webhooks)];
+    let certificates = [(METRICS_PORT, metrics), (WEBHOOKS_PORT, webhooks)];
     certificates.into_iter().filter_map(|(port, folder)| Some((port, folder?))).collect()
 }
 
@@ -105,9 +105,9 @@ fn list(items: Vec<Value>) -> Value {
 fn ports(program: &Program) -> Vec<Value> {
     let ports = program.ports;
     let named = [
-        (METRICS, ports.metrics.map(|metrics| metrics.port)),
+        (METRICS_PORT, ports.metrics.map(|metrics| metrics.port)),
         (PROBES, ports.probes),
-        (WEBHOOKS, ports.webhooks),
+        (WEBHOOKS_PORT, ports.webhooks),
     ];
     let named = named.into_iter().filter_map(|(name, port)| Some((name, port?)));
     named.map(|(name, port)| json!({ "name": name, "containerPort": port })).collect()

@@ -155,7 +155,7 @@ impl RenderInput<'_> {
     fn webhook_service(&self) -> String {
         match &self.program.webhook_service {
             Some(service) => service.name.clone(),
-            None => services::name_of(self, deployment::WEBHOOKS),
+            None => services::name_of(self, deployment::WEBHOOKS_PORT),
         }
     }
 

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{
-    ManifestObject, Part, RenderInput, deployment::METRICS, program::MetricsCertificate,
+    ManifestObject, Part, RenderInput, deployment::METRICS_PORT, program::MetricsCertificate,
     rendered_object::present, services,
 };
 
@@ -13,10 +13,10 @@ const TOKEN: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
 /// The ServiceMonitor, if it is wanted and there are metrics. Over HTTPS it verifies the certificate by `ca.crt` of its Secret.
 pub(super) fn monitor(target: &RenderInput<'_>) -> Option<ManifestObject> {
     let metrics = target.program.ports.metrics.filter(|_| target.parameters.service_monitor)?;
-    let service = services::name_of(target, METRICS);
+    let service = services::name_of(target, METRICS_PORT);
     let tls = match &target.program.metrics_certificate {
         MetricsCertificate::InFolder(_) => json!({
-            "ca": { "secret": { "name": services::secret_of(target, METRICS), "key": "ca.crt" } },
+            "ca": { "secret": { "name": services::secret_of(target, METRICS_PORT), "key": "ca.crt" } },
             "serverName": format!("{service}.{}.svc", target.namespace),
         }),
         MetricsCertificate::None | MetricsCertificate::SelfSigned => Value::Null,
@@ -32,7 +32,7 @@ pub(super) fn monitor(target: &RenderInput<'_>) -> Option<ManifestObject> {
         "apiVersion": "monitoring.coreos.com/v1",
         "kind": "ServiceMonitor",
         "metadata": { "name": target.name(), "namespace": target.namespace },
-        "spec": { "selector": { "matchLabels": services::labels(target, METRICS) }, "endpoints": [endpoint] },
+        "spec": { "selector": { "matchLabels": services::labels(target, METRICS_PORT) }, "endpoints": [endpoint] },
     });
     Some(ManifestObject::new(Part::Monitoring, object))
 }

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{
     ManifestObject, Part, RenderInput,
-    deployment::{METRICS, WEBHOOKS},
+    deployment::{METRICS_PORT, WEBHOOKS_PORT},
 };
 
 /// Label of the namespaces of pods that may read metrics, as in kubebuilder's scaffold.
@@ -15,8 +15,8 @@ const READERS: (&str, &str) = ("metrics", "enabled");
 pub(super) fn policy(target: &RenderInput<'_>) -> Option<ManifestObject> {
     let ports = target.program.ports;
     let readers = json!([{ "namespaceSelector": { "matchLabels": { READERS.0: READERS.1 } } }]);
-    let metrics = ports.metrics.map(|_| json!({ "from": readers, "ports": [{ "port": METRICS }] }));
-    let webhooks = ports.webhooks.map(|_| json!({ "ports": [{ "port": WEBHOOKS }] }));
+    let metrics = ports.metrics.map(|_| json!({ "from": readers, "ports": [{ "port": METRICS_PORT }] }));
+    let webhooks = ports.webhooks.map(|_| json!({ "ports": [{ "port": WEBHOOKS_PORT }] }));
     let ingress: Vec<Value> = metrics.into_iter().chain(webhooks).collect();
     (!ingress.is_empty()).then(|| {
         let object = json!({

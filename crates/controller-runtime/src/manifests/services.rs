@@ -4,19 +4,19 @@ use serde_json::{Value, json};
 
 use super::{
     ManifestObject, MetricsPort, Part, RenderInput,
-    deployment::{METRICS, WEBHOOKS},
+    deployment::{METRICS_PORT, WEBHOOKS_PORT},
 };
 
 /// The Services.
 pub(super) fn objects(target: &RenderInput<'_>) -> Vec<ManifestObject> {
     let ports = target.program.ports;
     let metrics = ports.metrics.map(|metrics| {
-        let port = json!({ "name": scheme(metrics), "port": metrics.port, "targetPort": METRICS });
-        service(target, &name_of(target, METRICS), METRICS, &port)
+        let port = json!({ "name": scheme(metrics), "port": metrics.port, "targetPort": METRICS_PORT });
+        service(target, &name_of(target, METRICS_PORT), METRICS_PORT, &port)
     });
     let webhooks = ports.webhooks.map(|_| {
-        let port = json!({ "name": "https", "port": 443, "targetPort": WEBHOOKS });
-        service(target, &target.webhook_service(), WEBHOOKS, &port)
+        let port = json!({ "name": "https", "port": 443, "targetPort": WEBHOOKS_PORT });
+        service(target, &target.webhook_service(), WEBHOOKS_PORT, &port)
     });
     metrics.into_iter().chain(webhooks).collect()
 }

@@ -260,13 +260,13 @@ mod tests {
 
     #[test]
     fn an_authority_without_a_certificate_is_refused() {
-        let reason_of = |pem: &[u8]| ClientAuthority::from_pem(pem).unwrap_err().to_string();
+        let told = |pem: &[u8]| ClientAuthority::from_pem(pem).unwrap_err().to_string();
         assert_eq!(
-            reason_of(b""),
+            told(b""),
             "there is no certificate of a client CA: write one or more PEM blocks CERTIFICATE"
         );
         let broken = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
-        assert_eq!(reason_of(broken.as_bytes()), "certificate 1 of the client CA is malformed");
+        assert_eq!(told(broken.as_bytes()), "certificate 1 of the client CA is malformed");
         let absent = ClientAuthority::from_file(Path::new("absent.crt")).unwrap_err();
         assert_eq!(absent.to_string(), "client CA file absent.crt cannot be read");
     }

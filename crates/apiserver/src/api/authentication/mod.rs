@@ -1,15 +1,14 @@
 //! Authentication: determines the user of a request.
 //!
-//! Without [`Tokens`] and [`ClientAuthority`] every client is admin. Over a socket, this holds only for requests that come from this machine
-//! and not from a website ([`browser`]). With [`Tokens`], a request over a socket has the user of its bearer token. An unknown token is
-//! refused, and a request without credentials has the user `system:anonymous`.
+//! Without [`Tokens`] every client is admin. Over a socket, this holds only for requests that come from this machine and not from a website
+//! ([`browser`]). With [`Tokens`], a request over a socket has the user of its bearer token. An unknown token is refused, and a request
+//! without a token has the user `system:anonymous`.
 //!
-//! The user of a request with a service account token is that account, even if every other client is admin. A token that has expired, or
-//! that belongs to a deleted account, is refused, because otherwise its bearer would become admin. If every client is admin, all other
-//! tokens are ignored, so that clients that are configured with any token work unchanged.
+//! The user of a request with a service account token is that account, with and without [`Tokens`]. A token that has expired, or that
+//! belongs to a deleted account, is refused, because otherwise its bearer would become admin. Without [`Tokens`] all other tokens are
+//! ignored, so that clients that are configured with any token work unchanged.
 //!
-//! With [`ClientAuthority`], requests over a TLS connection have the user of its client certificate, whatever token they have. If the
-//! certificate is invalid, their token decides; without a token they are refused.
+//! With [`ClientAuthority`], requests over a TLS connection have the user of its client certificate, unless they have a token.
 //!
 //! Messages and order follow kube-apiserver: its bearer token authenticator, and the groups that it adds.
 
@@ -109,8 +108,8 @@ pub(crate) struct Authenticator {
 }
 
 impl Authenticator {
-    /// Creates an authenticator. Without [`Tokens`] the key of service account tokens is derived from the seed: no client has to prove its
-    /// identity, so the key need not be secret.
+    /// Creates an authenticator. Without [`Tokens`] the key of service account tokens is derived from the seed, because no client has to
+    /// prove its identity.
     pub(crate) fn new(tokens: Option<Tokens>, seed: u64) -> Self {
         let issuer = if tokens.is_some() { Issuer::random() } else { Issuer::from_seed(seed) };
         Self { tokens, client_authority: None, admin: Arc::new(UserInfo::admin()), issuer }
@@ -119,7 +118,7 @@ impl Authenticator {
     /// Accepts client certificates of an authority.
     pub(crate) fn with_client_authority(mut self, authority: Option<ClientAuthority>) -> Self {
         if authority.is_some() {
-            // Clients have to prove their identity, so the key must be secret.
+            // Clients have to prove their identity, so the key must not be known.
             self.issuer = Issuer::random();
         }
         self.client_authority = authority;
@@ -139,7 +138,7 @@ impl Authenticator {
         self.client_authority.as_ref()
     }
 
-    /// Returns the configured tokens.
+    /// Returns the tokens; `None` if every client is admin.
     pub(crate) fn tokens(&self) -> Option<&Tokens> {
         self.tokens.as_ref()
     }
@@ -179,10 +178,10 @@ impl Authenticator {
     }
 
     /// Returns the user of a request. `is_remote` means that the request came over a socket. Without credentials, a caller in the process
-    /// is admin unless it [names](Caller) its user. Any other client is anonymous if the server requires credentials, and admin otherwise.
+    /// is admin unless it [names](Caller) its user, and any other client is anonymous.
     ///
     /// # Errors
-    /// 401 for an unknown or invalid token, and for an invalid client certificate without a token.
+    /// 401 for an unknown or invalid token.
     pub(crate) fn authenticate(
         &self,
         head: &Parts,
@@ -200,8 +199,8 @@ impl Authenticator {
             None => {}
         }
         match bearer(&head.headers) {
-            // If no credentials are required, tokens are ignored, except for those of this server: they must be verified, because an
-            // expired one must not make its bearer admin.
+            // Without configured tokens, tokens are ignored. The exception are tokens of this server, which must be verified: an expired
+            // one must not make its bearer admin.
             Some(token) if !self.requires_credentials() && !self.issuer.claims_to_be_ours(&token) => {
                 Ok(self.without_credentials(head, is_remote))
             }

@@ -39,9 +39,8 @@ impl Tokens {
     /// Reads a file of comma-separated values: token, user name, user UID, and optionally groups, in quotes if there are several. Empty
     /// lines are skipped.
     ///
-    /// The format is kube-apiserver's, parsed more strictly. Three mistakes are errors here: a fifth column (groups without quotes), of
-    /// which kube-apiserver reads only the first group; an empty token, for which it ignores the line; and a repeated token, which it
-    /// gives to the last user.
+    /// The format is kube-apiserver's, parsed more strictly. A fifth column (groups without quotes), an empty token and a repeated token
+    /// are errors here. kube-apiserver then ignores all groups but the first, the line, or the first user.
     ///
     /// # Errors
     /// [`InvalidTokenFile`] names the file and the line.

@@ -57,7 +57,7 @@ impl fmt::Display for AuthorizationMode {
     }
 }
 
-/// Error for a name that no [`AuthorizationMode`] has.
+/// Name that is not an [`AuthorizationMode`]'s.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("authorization mode {0:?} is not supported: use RBAC or AlwaysAllow")]
 pub struct UnknownAuthorizationMode(String);

@@ -204,7 +204,7 @@ impl<'a> Review<'a> {
         stored_in: u64,
     ) -> Option<Document> {
         let SentObject::Text { metadata, kind, .. } = self.originals.get(at)? else { return None };
-        // The text of a document with empty metadata does not begin with a comma.
+        // Without metadata, the text of the document has no comma in front of them.
         if !original.text().starts_with(b",") {
             return None;
         }

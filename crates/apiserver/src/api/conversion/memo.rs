@@ -109,7 +109,6 @@ impl Versions for KnownVersions<'_> {
         if !state.wanted.contains(&wanted) {
             state.wanted.push(wanted);
         }
-        // The client receives this error only if `fill` refuses the conversion; otherwise the computation starts again with its result.
         Err(ApiError::internal(format!(
             "the managed fields of the object need more than {CONVERSIONS} conversions: remove old entries"
         )))

@@ -30,7 +30,7 @@ pub(crate) struct FlowControl {
 }
 
 struct Current {
-    /// Numbers of the latest change of schemas and of levels when the classifier was built; 0 before it is first built.
+    /// Revisions of the latest change of schemas and of levels when the classifier was built; 0 if there was none.
     as_of: (u64, u64),
     classifier: Classifier,
 }
@@ -54,7 +54,7 @@ impl FlowControl {
         user: &UserInfo,
         target: &RequestTarget,
     ) -> Option<Flow> {
-        // Loaded before the objects are read, so that a change in between rebuilds the classifier at the next request.
+        // The revisions are loaded before the objects are read, so that a change in between rebuilds the classifier at the next request.
         let as_of = (self.schemas.latest(), self.levels.latest());
         {
             let current = self.current.read();

@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// Largest number of streams of a manager.
-const STREAMS: usize = 8;
+const MAX_CLIENTS: usize = 8;
 /// Interval at which the state is compared with the one that was sent last.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
 /// Longest time without a byte, so that proxies keep the connection and the client knows that it works.
@@ -37,7 +37,7 @@ pub(in crate::manager) struct Subscriptions(Arc<Semaphore>);
 
 impl Default for Subscriptions {
     fn default() -> Self {
-        Self(Arc::new(Semaphore::new(STREAMS)))
+        Self(Arc::new(Semaphore::new(MAX_CLIENTS)))
     }
 }
 
@@ -65,8 +65,9 @@ pub(super) fn answer(explainer: &Arc<Explainer>, query: &QueryString<'_>) -> Res
         (_, None) => None,
     };
     let permit = Arc::clone(&explainer.subscriptions.0).try_acquire_owned().map_err(|_| {
-        let message =
-            format!("{STREAMS} clients receive events already: close one, or ask for /explain/v1/overview");
+        let message = format!(
+            "{MAX_CLIENTS} clients receive events already: close one, or ask for /explain/v1/overview"
+        );
         Refusal(StatusCode::SERVICE_UNAVAILABLE, message)
     })?;
     let mut ticks = interval(CHECK_EVERY);

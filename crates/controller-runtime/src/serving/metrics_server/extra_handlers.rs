@@ -4,10 +4,8 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use parking_lot::RwLock;
 
+use super::METRICS_PATH;
 use crate::serving::BoxHandler;
-
-/// Path of the metrics, which no handler can replace.
-pub(super) const METRICS: &str = "/metrics";
 
 /// Handlers by path, other than the metrics. Clones share them.
 ///
@@ -22,9 +20,9 @@ pub(crate) struct ExtraHandlers {
 impl ExtraHandlers {
     /// Adds a handler; replaces an earlier one of that path.
     pub(crate) fn insert(&self, path: String, handler: BoxHandler) {
-        if path == METRICS {
+        if path == METRICS_PATH {
             tracing::warn!(
-                "the extra handler for {METRICS} is ignored, because metrics are served at that path: give it another one"
+                "the extra handler for {METRICS_PATH} is ignored, because metrics are served at that path: give it another one"
             );
             return;
         }

@@ -13,7 +13,7 @@ use http::{
 use tokio_rustls::rustls::ServerConfig;
 
 pub(crate) use self::extra_handlers::ExtraHandlers;
-use self::{extra_handlers::METRICS, metrics_access::Access};
+use self::metrics_access::Access;
 use super::{
     BoxHandler, Endpoint, Handler, HttpRequest, HttpResponse, Listen, ResponseBody, ServerResponse, Serving,
     boxed, certificates::AdaptTls, text,
@@ -22,6 +22,9 @@ use crate::{
     metrics::Metrics,
     rights::{self, CodeLine, DeclarationLog, ScopeOf},
 };
+
+/// Path of the metrics, which no handler can replace.
+const METRICS_PATH: &str = "/metrics";
 
 /// Options of the metrics server.
 ///
@@ -222,10 +225,10 @@ impl MetricsServerOptions {
                     };
                 }
                 match (request.uri().path(), public.or(extra)) {
-                    (METRICS, _) if request.method() != Method::GET => {
+                    (METRICS_PATH, _) if request.method() != Method::GET => {
                         whole(text(StatusCode::METHOD_NOT_ALLOWED, "only GET is allowed\n"))
                     }
-                    (METRICS, _) => whole(exposition(&metrics)),
+                    (METRICS_PATH, _) => whole(exposition(&metrics)),
                     (_, Some(handler)) => handler(request).await,
                     (_, None) => whole(text(StatusCode::NOT_FOUND, "404 page not found\n")),
                 }

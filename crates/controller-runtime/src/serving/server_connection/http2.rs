@@ -19,7 +19,7 @@ use super::{MAX_HEADER_BYTES, answer, finish};
 use crate::serving::{http_handler::ServerHandler, read_timeout::ReadTimeout};
 
 /// Largest number of concurrent requests on an HTTP/2 connection: a scraper sends one at a time.
-const STREAMS: u32 = 16;
+const MAX_STREAMS: u32 = 16;
 /// Number of requests that a client may cancel before they are processed (CVE-2023-44487), and number of requests with protocol
 /// errors (RUSTSEC-2024-0003), after which an HTTP/2 connection is closed. Well-behaved clients do neither.
 const RESETS: usize = 20;
@@ -39,7 +39,7 @@ pub(super) async fn serve(
     let mut builder = http2::Builder::new(requests.executor());
     builder
         .timer(TokioTimer::new())
-        .max_concurrent_streams(STREAMS)
+        .max_concurrent_streams(MAX_STREAMS)
         .max_pending_accept_reset_streams(RESETS)
         .max_local_error_reset_streams(RESETS)
         .max_header_list_size(MAX_HEADER_BYTES)

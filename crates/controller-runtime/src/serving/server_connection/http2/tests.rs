@@ -101,7 +101,7 @@ async fn no_more_than_sixteen_requests_of_a_connection_are_in_work() {
     let closing = CancellationToken::new();
     let client = over_http2(&closing).await;
     let began = Instant::now();
-    let requests = (0..STREAMS * 2).map(|_| {
+    let requests = (0..MAX_STREAMS * 2).map(|_| {
         let mut client = client.requests.clone();
         async move {
             let request = Request::get("https://test/10").body(Empty::<Bytes>::new());
