@@ -4,6 +4,8 @@ use std::fmt;
 
 use http::request::Parts;
 use http::{Method, Uri, header};
+use kube_apimachinery::names::{self, NameRule};
+use kube_apimachinery::selector::field_terms;
 use tokio::time::Instant;
 
 use super::verb::Verb;
@@ -94,8 +96,12 @@ impl RequestTarget {
 }
 
 fn attributes(verb: Verb, path: &ResourcePath, query: &Query, user_agent: &str) -> RequestInfo {
-    let name =
-        if path.name.is_empty() { selected_name(query.text("fieldSelector")) } else { path.name.clone() };
+    let name = match verb {
+        Verb::List | Verb::Watch if path.name.is_empty() => {
+            selected_name(query.text("fieldSelector")).unwrap_or_default()
+        }
+        _ => path.name.clone(),
+    };
     RequestInfo {
         verb,
         group: path.group.clone(),
@@ -111,10 +117,22 @@ fn attributes(verb: Verb, path: &ResourcePath, query: &Query, user_agent: &str) 
     }
 }
 
-/// Returns the name in `metadata.name=x`, like kube-apiserver's `RequestInfo`.
-fn selected_name(selector: &str) -> String {
-    let names = selector.split(',').filter_map(|part| part.trim().strip_prefix("metadata.name="));
-    names.map(|name| name.trim_start_matches('=')).next().unwrap_or_default().to_owned()
+/// Returns the name that a field selector requires (`metadata.name=x`), like kube-apiserver's `RequestInfo`. A rule with `resourceNames` allows
+/// such a list or watch. `None` also if the selector, or the name, is not valid.
+fn selected_name(selector: &str) -> Option<String> {
+    let terms: Vec<_> = field_terms(selector).collect::<Result<_, _>>().ok()?;
+    let required = terms.into_iter().find(|term| term.equal && term.label == "metadata.name")?;
+    names::name(NameRule::PathSegment, &required.value).is_empty().then_some(required.value)
+}
+
+impl RequestInfo {
+    /// Namespace in which authorization and flow control count the request. A request for one Namespace counts as being in it.
+    pub(crate) fn effective_namespace(&self) -> &str {
+        let is_namespace = self.group.is_empty() && self.resource == "namespaces";
+        // The name in a list is that of a field selector.
+        let is_of_one = !matches!(self.verb, Verb::List | Verb::Watch);
+        if is_namespace && is_of_one { &self.name } else { &self.namespace }
+    }
 }
 
 /// Formats as `update deployments.apps/status default/web`.
@@ -161,8 +179,44 @@ mod tests {
             "/api/v1/namespaces/a/configmaps?fieldSelector=metadata.name%3Dx",
             expect!["list configmaps a/x"],
         );
+        check(
+            "GET",
+            "/api/v1/configmaps?watch=1&fieldSelector=a%3Db,metadata.name%3D%3Dx",
+            expect!["watch configmaps x"],
+        );
         check("GET", "/api/v1/namespaces/a", expect!["get namespaces a"]);
         check("GET", "/api/v1/nodes/n/proxy/metrics", expect!["get nodes/proxy n"]);
         check("GET", "/version", expect!["none"]);
+    }
+
+    #[test]
+    fn a_selector_names_an_object_only_in_lists_and_watches() {
+        let selected = "configmaps?fieldSelector=metadata.name%3Dx";
+        check("POST", &format!("/api/v1/namespaces/a/{selected}"), expect!["create configmaps a/"]);
+        check(
+            "DELETE",
+            &format!("/api/v1/namespaces/a/{selected}"),
+            expect!["deletecollection configmaps a/"],
+        );
+        for selector in
+            ["metadata.name!%3Dx", "metadata.name%3D..", "metadata.name%3Da%252Fb", "metadata.name%3Dx,a"]
+        {
+            let uri = format!("/api/v1/namespaces/a/configmaps?fieldSelector={selector}");
+            check("GET", &uri, expect!["list configmaps a/"]);
+        }
+    }
+
+    #[test]
+    fn a_request_for_one_namespace_counts_as_being_in_it() {
+        for (method, uri, namespace) in [
+            ("GET", "/api/v1/namespaces/a", "a"),
+            ("GET", "/api/v1/namespaces?fieldSelector=metadata.name%3Da", ""),
+            ("DELETE", "/api/v1/namespaces?fieldSelector=metadata.name%3Da", ""),
+            ("GET", "/api/v1/namespaces/a/pods?fieldSelector=metadata.name%3Db", "a"),
+        ] {
+            let request = http::Request::builder().method(method).uri(uri).body(()).unwrap();
+            let target = RequestTarget::of(&request.into_parts().0);
+            assert_eq!(target.info().unwrap().effective_namespace(), namespace, "{method} {uri}");
+        }
     }
 }

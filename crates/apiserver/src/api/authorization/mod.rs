@@ -136,14 +136,12 @@ pub(crate) fn action_of<'a>(target: &'a RequestTarget, verb: &'a str) -> Action<
     let Some(info) = target.info() else {
         return Action::Path { verb, path: target.path() };
     };
-    // A request for a namespace object counts as being in that namespace.
-    let is_namespace = info.group.is_empty() && info.resource == "namespaces";
     Action::Resource(ResourceAction {
         verb: info.verb.name(),
         group: &info.group,
         resource: &info.resource,
         subresource: &info.subresource,
-        namespace: if is_namespace { &info.name } else { &info.namespace },
+        namespace: info.effective_namespace(),
         name: &info.name,
     })
 }

@@ -212,9 +212,7 @@ impl ResourceRule {
     }
 
     fn takes(&self, facts: &RequestInfo) -> bool {
-        // A request for a namespace object counts as being in that namespace.
-        let is_namespace = facts.group.is_empty() && facts.resource == "namespaces";
-        let namespace = if is_namespace { &facts.name } else { &facts.namespace };
+        let namespace = facts.effective_namespace();
         let is_resource = |item: &str| {
             if facts.subresource.is_empty() {
                 return item == facts.resource;
