@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 
 /// Version of options as objects.
 const META: &str = "meta.k8s.io/v1";
-/// Maximum number of parameters. Parameters beyond it are ignored; no real client sends as many.
-const PARAMETERS: usize = 128;
+/// Maximum number of parameters. Like Go's `net/url`, a query with more counts as empty.
+const MAX_PARAMETERS: usize = 10_000;
 
 /// A parsed query string. A parameter may occur more than once.
 #[derive(Debug, Clone, Default)]
@@ -23,7 +23,10 @@ impl Query {
             let spaced = text.replace('+', " ");
             percent_decode_str(&spaced).decode_utf8_lossy().into_owned()
         };
-        let pairs = query.split('&').filter(|pair| !pair.is_empty()).take(PARAMETERS);
+        if query.split('&').count() > MAX_PARAMETERS {
+            return Self::default();
+        }
+        let pairs = query.split('&').filter(|pair| !pair.is_empty());
         Self(
             pairs
                 .map(|pair| {
@@ -470,6 +473,13 @@ mod tests {
         assert_eq!(query.flag("c"), Some(true));
         assert_eq!(query.flag("d"), Some(false));
         assert_eq!(query.flag("absent"), None);
+    }
+
+    #[test]
+    fn a_query_with_too_many_parameters_counts_as_empty() {
+        let query = |more: usize| Query::parse(&format!("dryRun=All{}", "&a".repeat(more)));
+        assert_eq!(query(MAX_PARAMETERS - 1).text("dryRun"), "All");
+        assert_eq!(query(MAX_PARAMETERS).text("dryRun"), "");
     }
 
     #[test]
