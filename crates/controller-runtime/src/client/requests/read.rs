@@ -48,7 +48,7 @@ impl<K> Get<K> {
     /// Allows the API server to answer from its cache, with this version or a later one; with `0`, any version. Default: the
     /// latest version.
     pub fn not_older_than(mut self, resource_version: impl Into<String>) -> Self {
-        self.call.push("resourceVersion", resource_version);
+        self.call.set("resourceVersion", resource_version);
         self
     }
 
@@ -130,14 +130,15 @@ impl<K> List<K> {
         self.at(resource_version, "NotOlderThan")
     }
 
-    /// Requests the state at exactly this version. The API server keeps old versions for some minutes.
+    /// Requests the state at exactly this version. The API server keeps old versions for some minutes. Replaces
+    /// [`List::not_older_than`], and the other way round.
     pub fn exactly(self, resource_version: &str) -> Self {
         self.at(resource_version, "Exact")
     }
 
     fn at(mut self, resource_version: &str, mode: &str) -> Self {
-        self.call.push("resourceVersion", resource_version);
-        self.call.push("resourceVersionMatch", mode);
+        self.call.set("resourceVersion", resource_version);
+        self.call.set("resourceVersionMatch", mode);
         self
     }
 }

@@ -8,6 +8,7 @@ use kube::{
     client::Body,
     core::{Status, response::StatusDetails},
 };
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::error::ClientError;
 use crate::object::DynamicKind;
@@ -43,6 +44,14 @@ pub(in crate::client) const METADATA: &str = "application/json;as=PartialObjectM
 
 /// Query parameters that change how the client handles a request; only the options of the request may set them.
 const RESERVED: [&str; 2] = ["dryRun", "watch"];
+
+/// Characters that are encoded in a part of a path. Those that are not need no encoding by RFC 3986, and stand in names.
+const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b':');
+
+/// Whether a name or namespace would lead a path to another resource, or, if empty, from one object to the collection.
+fn changes_path(part: &str) -> bool {
+    matches!(part, "" | "." | "..") || part.contains(['/', '?', '#', '%'])
+}
 
 /// Asks for a response that is not compressed. Watches need it: from Kubernetes 1.37 on each event of a compressed watch is a
 /// gzip file of its own, and the decompression that feature `gzip` of kube turns on reads only the first.
@@ -192,6 +201,12 @@ impl Call {
         self.query.push((name, value.into()));
     }
 
+    /// Sets a query parameter, which replaces an earlier one of that name.
+    pub(in crate::client) fn set(&mut self, name: &'static str, value: impl Into<String>) {
+        self.query.retain(|(known, _)| *known != name);
+        self.push(name, value);
+    }
+
     /// Adds a query parameter on behalf of the caller.
     pub(in crate::client) fn push_more(
         &mut self,
@@ -212,12 +227,8 @@ impl Call {
             }
         }
         for (what, part) in [("namespace", &self.namespace), ("name", &self.name)] {
-            // Such a value would change the path: to another resource, or, if empty, from one object to the collection.
-            if part.as_deref().is_some_and(|part| part.is_empty() || part.contains(['/', '?', '#', '%'])) {
-                return Err(ClientError::not_sent(
-                    self,
-                    format!("{:?} is not a valid {what}", part.as_deref().unwrap_or_default()),
-                ));
+            if let Some(part) = part.as_deref().filter(|part| changes_path(part)) {
+                return Err(ClientError::not_sent(self, format!("{part:?} is not a valid {what}")));
             }
         }
         let mut path = self.kind.path(self.namespace());
@@ -225,7 +236,7 @@ impl Call {
         let name = self.name.as_ref().filter(|_| self.verb != Verb::Create || self.subresource.is_some());
         for part in [name, self.subresource.as_ref()].into_iter().flatten() {
             path.push('/');
-            path.extend(form_urlencoded::byte_serialize(part.as_bytes()));
+            path.extend(utf8_percent_encode(part, ENCODED));
         }
         if !(self.query.is_empty() && self.more.is_empty()) {
             path.push('?');
@@ -329,5 +340,45 @@ impl FieldValidation {
             Self::Warn => "Warn",
             Self::Strict => "Strict",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::{core::v1::ConfigMap, rbac::v1::ClusterRole};
+
+    use super::*;
+
+    fn path(name: &str) -> Result<String, String> {
+        let mut call = Call::new(Verb::Get, Arc::new(DynamicKind::of::<ClusterRole>()));
+        call.name = Some(name.to_owned());
+        call.to_http().map(|request| request.uri().to_string()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_name_is_one_part_of_the_path() {
+        let roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
+        for (name, part) in [
+            ("system:controller:job", "system:controller:job"),
+            ("all of them", "all%20of%20them"),
+            ("a+b", "a%2Bb"),
+            ("größe", "gr%C3%B6%C3%9Fe"),
+        ] {
+            assert_eq!(path(name), Ok(format!("{roles}/{part}")));
+        }
+        for name in ["", ".", "..", "a/b", "a%2Fb", "a?b", "a#b"] {
+            let error = path(name).expect_err("it is refused");
+            assert!(error.contains(&format!("{name:?} is not a valid name")), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_parameter_that_is_set_again_replaces_the_first() {
+        let mut call = Call::about_object::<ConfigMap>(Verb::Get, "n", "a");
+        for version in ["1", "2"] {
+            call.set("resourceVersion", version);
+        }
+        let request = call.to_http().expect("a request");
+        assert_eq!(request.uri(), "/api/v1/namespaces/n/configmaps/a?resourceVersion=2");
     }
 }
