@@ -18,7 +18,7 @@ use super::{
     list_decoder::ListDecoder,
     watch_decoder::{self, WatchLine, WatchLines},
 };
-use crate::client::uncompressed;
+use crate::client::{transport::read_body::read_body, uncompressed};
 
 /// Longest wait for a definition that exists but does not serve the version.
 const LONGEST: Duration = Duration::from_secs(300);
@@ -78,6 +78,9 @@ async fn becomes_established(client: &kube::Client, resource: &ApiResource, dela
     }
 }
 
+/// Largest answer to the search for a definition: etcd stores no object of more than 3 MiB.
+const MAX_DEFINITION: usize = 8 << 20;
+
 /// Result of the search for a definition.
 struct Found {
     /// The version from which it can be watched.
@@ -89,7 +92,7 @@ struct Found {
 async fn find(client: &kube::Client, resource: &ApiResource) -> Option<Found> {
     let list = definitions().list(&ListParams::default().fields(&name(resource))).ok()?;
     let (mut items, mut exists) = (ListDecoder::default(), false);
-    items.push(open(client, list).await?.collect().await.ok()?.to_bytes());
+    items.push(read_body(open(client, list).await?, MAX_DEFINITION).await.ok()?);
     while let Some(definition) = items.next().ok()? {
         if serves(&definition, resource) {
             return None;

@@ -4,7 +4,6 @@ use std::{error::Error as StdError, time::Duration};
 
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode, header};
-use http_body_util::BodyExt;
 use kube::{client::Body, core::Status};
 use tokio::time::{Instant, sleep};
 
@@ -17,6 +16,7 @@ use super::{
     declared_rights,
     decode::decode,
     error::{ClientError, ErrorKind, unreachable},
+    read_body::{MAX_ANSWER, UnreadBody, read_body, read_error},
     run_record::RunRecord,
     throttle::Throttle,
     write_gate::{PermitError, WritePermit},
@@ -133,18 +133,24 @@ async fn once(settings: &ClientSettings, call: &Call) -> Result<Result<Answer, E
     if parts.status.is_success() && call.verb == Verb::Watch {
         return Ok(Ok(Answer { code: parts.status, body: Content::Stream(body) }));
     }
-    let text = read(settings, call, body).await?;
     Ok(if parts.status.is_success() {
-        Ok(Answer { code: parts.status, body: Content::Whole(text) })
+        let body = Content::Whole(read(settings, call, body).await?);
+        Ok(Answer { code: parts.status, body })
     } else {
+        let text = read_error(body).await.map_err(|error| no_answer(settings, call, error))?;
         let (retry_after, priority_level) = (retry_after(&parts.headers), priority_level(&parts.headers));
         Err(ErrorResponse { code: parts.status, retry_after, priority_level, text })
     })
 }
 
 async fn read(settings: &ClientSettings, call: &Call, body: Body) -> Result<Bytes, ClientError> {
-    let collected = body.collect().await.map_err(|error| no_answer(settings, call, error))?;
-    Ok(collected.to_bytes())
+    read_body(body, MAX_ANSWER).await.map_err(|unread| match unread {
+        UnreadBody::Broken(error) => no_answer(settings, call, error),
+        UnreadBody::TooLong => {
+            let reason = format!("the answer is longer than {} MiB", MAX_ANSWER >> 20);
+            ClientError::make(call, ErrorKind::NoAnswer(reason), None).of_host(&settings.host)
+        }
+    })
 }
 
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {

@@ -18,6 +18,7 @@ pub(super) mod limiter;
 pub(super) mod own_writes;
 pub(super) mod preconditions;
 pub(super) mod rbac;
+pub(crate) mod read_body;
 pub(super) mod run_record;
 pub(super) mod send_once;
 pub(super) mod throttle;

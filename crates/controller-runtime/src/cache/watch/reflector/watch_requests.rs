@@ -25,7 +25,7 @@ use crate::{
             watch_decoder,
         },
     },
-    client::{Extent, describe, uncompressed},
+    client::{Extent, describe, transport::read_body::read_error, uncompressed},
     object::meta::ResourceVersion,
     pace::Pace,
 };
@@ -128,8 +128,8 @@ impl Reflector<'_> {
             return Ok(body);
         }
         let retry_after = parts.headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
-        let text = body.collect().await.map_err(|error| WatchProblem::transient(describe(&error)))?;
-        Err(self.problem(&watch_decoder::failure(parts.status, &text.to_bytes()), retry_after))
+        let text = read_error(body).await.map_err(|error| WatchProblem::transient(describe(&error)))?;
+        Err(self.problem(&watch_decoder::failure(parts.status, &text), retry_after))
     }
 }
 
