@@ -43,14 +43,14 @@ impl Warnings {
     /// Handles the warnings in the headers of a response.
     pub(in crate::client) fn take(&self, call: &Call, headers: &HeaderMap, logged: &LoggedWarnings) {
         for value in headers.get_all(header::WARNING) {
-            let text = value.to_str().ok().and_then(parse);
-            let Some(text) = &text else { continue };
-            match self {
-                Self::Ignore => {}
-                Self::Handle(handle) => handle(&Warning { call, text }),
-                Self::LogOnce if !logged.is_new(text) => {}
-                Self::Log | Self::LogOnce => {
-                    tracing::warn!(verb = %call.verb(), subject = call.subject(), "the API server warns: {text}");
+            for text in &value.to_str().map(parse).unwrap_or_default() {
+                match self {
+                    Self::Ignore => {}
+                    Self::Handle(handle) => handle(&Warning { call, text }),
+                    Self::LogOnce if !logged.is_new(text) => {}
+                    Self::Log | Self::LogOnce => {
+                        tracing::warn!(verb = %call.verb(), subject = call.subject(), "the API server warns: {text}");
+                    }
                 }
             }
         }
@@ -80,16 +80,32 @@ impl LoggedWarnings {
     }
 }
 
-/// The text of `299 - "text"` or `299 agent "text" "date"`. Kubernetes uses no other code.
-fn parse(header: &str) -> Option<String> {
-    let (_, rest) = header.strip_prefix("299 ")?.split_once('"')?;
-    let mut text = String::with_capacity(rest.len());
-    let mut characters = rest.chars();
+/// Texts of the warnings in a header: `299 - "text"` or `299 agent "text" "date"`, several with commas between them, as proxies join them.
+/// Kubernetes uses no other code. Ends at the first part that has another form.
+fn parse(header: &str) -> Vec<String> {
+    let (mut texts, mut rest) = (Vec::new(), header);
+    while let Some((code, after)) = rest.split_once(' ')
+        && let Some((_agent, after)) = after.split_once(' ')
+        && let Some((text, after)) = quoted(after)
+    {
+        if code == "299" {
+            texts.push(text);
+        }
+        let after = after.strip_prefix(' ').and_then(quoted).map_or(after, |(_date, after)| after);
+        rest = after.trim_start_matches([',', ' ']);
+    }
+    texts
+}
+
+/// Splits a quoted text from the rest, and removes its quotation marks and escapes.
+fn quoted(text: &str) -> Option<(String, &str)> {
+    let mut characters = text.strip_prefix('"')?.chars();
+    let mut unquoted = String::new();
     loop {
         match characters.next()? {
-            '"' => return Some(text),
-            '\\' => text.push(characters.next()?),
-            character => text.push(character),
+            '"' => return Some((unquoted, characters.as_str())),
+            '\\' => unquoted.push(characters.next()?),
+            character => unquoted.push(character),
         }
     }
 }
@@ -99,14 +115,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_warning_is_unquoted() {
-        assert_eq!(
-            parse(r#"299 - "unknown field \"spec.x\"""#).as_deref(),
-            Some(r#"unknown field "spec.x""#)
-        );
-        assert_eq!(parse(r#"299 kube-apiserver "old" "Wed, 21 Oct 2015""#).as_deref(), Some("old"));
-        assert_eq!(parse(r#"199 - "of a proxy""#), None);
-        assert_eq!(parse(r#"299 - "cut"#), None);
+    fn warnings_are_unquoted() {
+        for (header, texts) in [
+            (r#"299 - "unknown field \"spec.x\"""#, &[r#"unknown field "spec.x""#][..]),
+            (r#"299 kube-apiserver "old" "Wed, 21 Oct 2015""#, &["old"]),
+            (r#"299 - "old, very" "Wed, 21 Oct 2015", 299 - "new""#, &["old, very", "new"]),
+            (r#"199 - "of a proxy", 299 - "of the server""#, &["of the server"]),
+            (r#"299 - "first",299 - "cut"#, &["first"]),
+            ("299", &[]),
+        ] {
+            assert_eq!(parse(header), texts, "{header}");
+        }
     }
 
     #[test]
