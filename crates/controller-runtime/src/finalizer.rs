@@ -163,9 +163,15 @@ impl<K: Object> Finalizers<K> {
             }
             match finalizer.finalize(object).await {
                 Err(error) => failed.push((name.clone(), format!("{error:#}"))),
-                Ok(()) => match without_finalizer(client, &current, name).await? {
-                    Some(stored) => current = stored,
-                    None => return Ok(Finalized::Going), // the object does not exist any more
+                Ok(()) => match without_finalizer(client, &current, name).await {
+                    Ok(Some(stored)) => current = stored,
+                    Ok(None) => return Ok(Finalized::Going), // the object does not exist any more
+                    Err(error) if failed.is_empty() => return Err(error.into()),
+                    // The failures of the finalizers before are reported too. The others run in the next reconcile.
+                    Err(error) => {
+                        failed.push((name.clone(), error.to_string()));
+                        break;
+                    }
                 },
             }
         }

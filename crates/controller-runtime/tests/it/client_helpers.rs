@@ -9,7 +9,7 @@ use std::{
 
 use controller_runtime::{
     Client, ClientError, DynamicKind, ObjectKey, ReconcileError, Verb,
-    client::{Call, Deletion, Ensured, Next},
+    client::{Call, Deletion, Ensured, Next, Patch},
     finalizer::{FinalizeError, Finalized, Finalizer, Finalizers},
 };
 use kube::core::DynamicObject;
@@ -88,6 +88,7 @@ async fn create_or_update_writes_only_differences() {
     let (unchanged, done) = sized(1).await;
     assert_eq!(done, Ensured::Unchanged, "the status is not for an update");
     assert_eq!(unchanged.metadata.resource_version, created.metadata.resource_version);
+    assert_eq!(unchanged.status, None, "the stored object has no status");
     let (updated, done) = sized(2).await;
     assert_eq!((updated.spec.size, updated.status, done), (2, None, Ensured::Updated));
 }
@@ -224,6 +225,35 @@ impl Finalizer<Widget> for Cleanup {
         let fails = *self.fails.lock().unwrap() && self.name == "example.com/a";
         if fails { Err(ReconcileError::new("the bucket is not empty")) } else { Ok(()) }
     }
+}
+
+/// A finalizer that changes the object, so that it cannot be removed from the version that it received.
+struct Rewrites(Client);
+
+impl Finalizer<Widget> for Rewrites {
+    async fn finalize(&self, widget: &Widget) -> Result<(), ReconcileError> {
+        let labels = Patch::merge(&json!({ "metadata": { "labels": { "rewritten": "yes" } } }));
+        self.0.patch(&ObjectKey::of(widget).expect("a name"), labels).await?;
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn a_failed_removal_hides_no_failed_finalizer() {
+    let env = environment().await;
+    let client = Client::new(env.client(), "test");
+    let (log, fails) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new(true)));
+    let finalizers =
+        Finalizers::new().register("example.com/a", Cleanup { name: "example.com/a", log, fails }).unwrap();
+    let finalizers = finalizers.register("example.com/b", Rewrites(client.clone())).unwrap();
+    let created = client.create(&widget("w", 1)).await.unwrap();
+    let live = finalizers.finalize(&client, &created).await.unwrap();
+    assert!(matches!(live, Finalized::Live(_)));
+    client.delete_key(&key("w")).await.unwrap();
+    let going = client.get(&key("w")).await.unwrap().unwrap();
+    let error = finalizers.finalize(&client, &going).await.unwrap_err().to_string();
+    assert!(error.contains("finalizer example.com/a: the bucket is not empty"), "{error}");
+    assert!(error.contains("example.com/b") && error.contains("the object has been modified"), "{error}");
 }
 
 #[tokio::test]

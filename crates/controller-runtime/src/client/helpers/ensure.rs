@@ -173,14 +173,14 @@ async fn ensure_once<K: Object>(
     let (before, after) = values.map_err(|error| fail(&error.to_string()))?;
     match difference(&before, &after) {
         None => Ok((new, Ensured::Unchanged)),
-        Some(difference) => write_difference(client, &key, &old, new, difference, by).await,
+        Some(difference) => write_difference(client, &key, old, new, difference, by).await,
     }
 }
 
 async fn write_difference<K: Object>(
     client: &impl ObjectRequests<K>,
     key: &ObjectKey<K>,
-    old: &K,
+    old: K,
     new: K,
     mut difference: Value,
     by: ChangeBy,
@@ -190,7 +190,7 @@ async fn write_difference<K: Object>(
     let stored = match by {
         _ if !differs => None,
         ChangeBy::Update => Some(client.update(&new).await?),
-        ChangeBy::Patch => Some(client.patch(key, Patch::merge(&difference).with_version_of(old)).await?),
+        ChangeBy::Patch => Some(client.patch(key, Patch::merge(&difference).with_version_of(&old)).await?),
     };
     match (status, stored) {
         // The status is a subresource, so a patch of the object does not change it.
@@ -198,11 +198,12 @@ async fn write_difference<K: Object>(
             let done = if differs { Ensured::UpdatedWithStatus } else { Ensured::UpdatedStatus };
             let patch = Patch::merge(&json!({ "status": status }));
             // The patch of the object has created a new version.
-            let patch = patch.with_version_of(stored.as_ref().unwrap_or(old));
+            let patch = patch.with_version_of(stored.as_ref().unwrap_or(&old));
             Ok((client.subresource(key, "status").patch(patch).await?, done))
         }
         (_, Some(stored)) => Ok((stored, Ensured::Updated)),
-        (_, None) => Ok((new, Ensured::Unchanged)),
+        // An update of the object does not write its status: the stored object is the one that was read.
+        (_, None) => Ok((old, Ensured::Unchanged)),
     }
 }
 
