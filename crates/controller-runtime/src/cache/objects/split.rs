@@ -55,7 +55,8 @@ impl<'a> Split<'a> {
         reader.object(|key, reader| match (&*key, reader.peek()) {
             ("metadata", Some(b'{')) => {
                 let start = reader.at();
-                managed_fields = 0..0; // for duplicate keys the last one counts, as in serde_json
+                // For duplicate keys the last one counts, as in serde_json.
+                (meta, managed_fields) = (RawMeta::default(), 0..0);
                 read_metadata(reader, &mut meta, &mut managed_fields)?;
                 metadata = start..reader.at();
                 Ok(())
@@ -225,6 +226,10 @@ mod tests {
         split.keep_metadata(ManagedFields::Strip, &mut alone);
         let alone: Value = serde_json::from_slice(&alone).expect("JSON");
         assert_eq!(alone["metadata"], json!({ "name": "b" }));
+        let text = br#"{"metadata":{"name":"a","namespace":"n","uid":"u"},"metadata":{"name":"b"}}"#;
+        let split = Split::whole(text).expect("an object");
+        let meta = split.meta();
+        assert_eq!((&*meta.name, &*meta.namespace, &*meta.uid), ("b", "", ""));
     }
 
     #[test]

@@ -266,9 +266,12 @@ impl SharedWatch {
         let mut generation = self.generation.subscribe();
         let mut namespaces = self.query.namespaces.subscribe();
         let mut machines: BTreeMap<WatchScope, Arc<Mutex<ListWatch>>> = BTreeMap::new();
-        while !self.is_empty() {
-            // Marked before the scopes are read, so that a change from here on ends the inner loop.
+        loop {
+            // Marked before subscribers are counted and scopes are read, so that a change from here on ends the inner loop.
             generation.mark_unchanged();
+            if self.is_empty() {
+                return;
+            }
             for machine in machines.values() {
                 machine.lock().restart();
             }

@@ -99,6 +99,11 @@ impl<K: Object> Writer<K> {
             resynced_to: None,
         }
     }
+
+    /// Whether the store has changes that indexes and subscribers have not received.
+    pub(super) fn has_unpublished(&self) -> bool {
+        !self.unpublished.is_empty()
+    }
 }
 
 impl<K: Object> Informer<K> {

@@ -33,7 +33,7 @@ use crate::{
 /// Number of objects that a resync delivers before events are delivered again.
 const RESYNC_BATCH: usize = 256;
 
-/// Delay of a resync while the mailbox of a subscriber is full.
+/// Delay of a resync while the mailbox of a subscriber is full, or indexes and subscribers have not received all changes.
 const RESYNC_AGAIN: Duration = Duration::from_millis(10);
 
 impl<K: Object> Informer<K> {
@@ -58,7 +58,8 @@ impl<K: Object> WatchSubscriber for Informer<K> {
         if due > now {
             return Some(due);
         }
-        if self.room.lacking().is_some() {
+        // The store has the unpublished changes already, and subscribers receive them later: an unchanged state must not overtake them.
+        if self.room.lacking().is_some() || writer.has_unpublished() {
             return Some(now + RESYNC_AGAIN);
         }
         // Deliver a piece at a time, so that new events need not wait for the whole resync.
@@ -244,5 +245,95 @@ impl<K: Object> CompressionWork for Informer<K> {
 
     fn set_dictionary(&self, dictionary: Option<Arc<Dictionary>>) {
         self.codec.set_dictionary(dictionary);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        collections::BTreeSet,
+        sync::{
+            Arc,
+            atomic::{AtomicBool, Ordering::SeqCst},
+        },
+        task::{Context, Poll, Waker},
+        time::Duration,
+    };
+
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use kube::core::ApiResource;
+
+    use super::*;
+    use crate::cache::{
+        objects::{object_codec::Retention, retain::Retain},
+        query::{NamespaceSelection, Query, Selectors, resync::Resync},
+        state::{
+            index_table::{Table, ValueStorage},
+            mailbox::Mailbox,
+            tombstones::DeletionReplay,
+        },
+    };
+
+    fn informer() -> Arc<Informer<ConfigMap>> {
+        let query = Query {
+            cluster: None,
+            resource: ApiResource::erase::<ConfigMap>(&()),
+            namespaces: NamespaceSelection::Everywhere,
+            selectors: Selectors::default(),
+            overrides: BTreeMap::new(),
+            floor: None,
+        };
+        let (retention, resync) = (Retention::of(Retain::Decoded), Resync::Every(Duration::from_secs(1)));
+        Arc::new(Informer::new(&(), query, retention, Default::default(), resync, DeletionReplay::Never))
+    }
+
+    fn text(version: u64) -> String {
+        format!(r#"{{"metadata":{{"name":"a","namespace":"n","uid":"u","resourceVersion":"{version}"}}}}"#)
+    }
+
+    /// Versions before and after each waiting update.
+    fn updates(mailbox: &Mailbox<ConfigMap>) -> Vec<(u64, u64)> {
+        let version = |state: &Lazy<ConfigMap>| {
+            state.meta().resource_version().and_then(ResourceVersion::number).expect("a version")
+        };
+        let mut all = Vec::new();
+        while let Poll::Ready(event) = mailbox.poll_pop(&mut Context::from_waker(Waker::noop())) {
+            match event {
+                Event::Update { old, new } => all.push((version(&old), version(&new))),
+                // The initial list.
+                Event::Create { .. } => {}
+                Event::Delete { .. } => panic!("nothing was deleted"),
+            }
+        }
+        all
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_resync_does_not_overtake_a_change_that_indexes_have_not_received() {
+        let (informer, now) = (informer(), Instant::now());
+        let later = now + Duration::from_secs(10);
+        informer.begin_list(&None);
+        informer.add_listed(&None, &IncomingObject::new(&text(1)));
+        assert!(informer.finish_list(&None, &ResourceVersion::from("1")));
+        let handle = informer.subscribe();
+        assert_eq!(updates(&handle.mailbox), []);
+        informer.resync(now, &mut fastrand::Rng::with_seed(1));
+
+        let (resyncs, weak) = (Arc::new(AtomicBool::new(false)), Arc::downgrade(&informer));
+        let resyncs_now = Arc::clone(&resyncs);
+        let values = move |_: &Lazy<ConfigMap>| {
+            if resyncs_now.swap(false, SeqCst) {
+                let informer = weak.upgrade().expect("the informer");
+                informer.resync(later, &mut fastrand::Rng::with_seed(1));
+            }
+            BTreeSet::from([1])
+        };
+        let _index = Table::updated_by(&informer, Box::new(values), ValueStorage::Stored);
+        resyncs.store(true, SeqCst);
+        assert!(informer.upsert(&None, &IncomingObject::new(&text(2))).is_ok());
+        assert!(!resyncs.load(SeqCst), "the index function ran");
+        assert_eq!(updates(&handle.mailbox), [(1, 2)]);
+        informer.resync(later, &mut fastrand::Rng::with_seed(1));
+        assert_eq!(updates(&handle.mailbox), [(2, 2)]);
     }
 }

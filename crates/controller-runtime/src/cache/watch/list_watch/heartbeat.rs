@@ -199,7 +199,7 @@ impl Heartbeat {
         match self.state {
             LivenessState::Initial { heard, changed } => {
                 // Once something other than an initial event has arrived, later data do not extend the time for the mark.
-                let limit = changed.map_or(heard, |changed| changed.min(heard)) + Self::SILENCE;
+                let limit = changed.unwrap_or(heard) + Self::SILENCE;
                 if now < limit { LivenessCheck::Wait(limit) } else { self.dead(Death::EndlessInitialEvents) }
             }
             LivenessState::Alive { since, probe_after } => {

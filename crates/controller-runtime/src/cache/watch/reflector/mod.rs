@@ -116,22 +116,24 @@ impl Reflector<'_> {
         lasts: Duration,
     ) -> StepOutcome {
         let started = Instant::now();
-        let mut progressed = false;
-        match self.follow(machine, from, lasts, &mut progressed).await {
+        // A watch from a version begins with a complete list.
+        let (mut progressed, mut is_listed) = (false, from.is_some());
+        match self.follow(machine, from, lasts, &mut progressed, &mut is_listed).await {
             Ok(()) => StepOutcome::WatchEnded { progressed: progressed || started.elapsed() > VERY_SHORT },
             Err(problem) => {
-                self.report(if from.is_some() { RequestType::Watch } else { RequestType::Stream }, problem)
+                self.report(if is_listed { RequestType::Watch } else { RequestType::Stream }, problem)
             }
         }
     }
 
-    /// Reads one watch to its end.
+    /// Reads one watch to its end. Sets `progressed` when data have arrived, and `is_listed` when the initial list is complete.
     async fn follow(
         &self,
         machine: &Mutex<ListWatch>,
         from: Option<&ResourceVersion>,
         lasts: Duration,
         progressed: &mut bool,
+        is_listed: &mut bool,
     ) -> Result<(), WatchProblem> {
         // The server should end the watch in time. If it does not, the connection is dead.
         let deadline = Instant::now() + lasts + OVERDUE;
@@ -143,9 +145,7 @@ impl Reflector<'_> {
             self.shared.for_each(|subscriber| subscriber.watch_works(&self.scope));
         }
         let (mut body, mut lines) = (body.into_data_stream(), WatchLines::default());
-        // Whether the initial list is complete; a watch from a version has none to wait for.
-        let mut is_listed = from.is_some();
-        let start = if is_listed { WatchStart::Version } else { WatchStart::InitialEvents };
+        let start = if *is_listed { WatchStart::Version } else { WatchStart::InitialEvents };
         let mut heartbeat = machine.lock().opened(Instant::now(), start);
         let mut probe: Option<Pin<Box<dyn Future<Output = _> + Send + '_>>> = None;
         // Reused for all events, because resetting a timer for each event costs as much as a lookup of its object. So
@@ -161,7 +161,7 @@ impl Reflector<'_> {
                 biased;
                 chunk = pace.wait_for(body.next()) => match chunk {
                     Some(chunk) => chunk.map_err(|error| WatchProblem::transient(describe(&error)))?,
-                    None if is_listed => return Ok(()),
+                    None if *is_listed => return Ok(()),
                     None => {
                         return Err(WatchProblem::transient(
                             "the watch ended before the end of the initial events".to_owned(),
@@ -196,7 +196,7 @@ impl Reflector<'_> {
                     }
                     continue;
                 }
-                () = &mut write_overdue, if is_listed => {
+                () = &mut write_overdue, if *is_listed => {
                     return Err(WatchProblem::silent(format!(
                         "the watch did not deliver a write of this process within {} s",
                         WRITE_DELIVERED_WITHIN.as_secs()
@@ -215,13 +215,13 @@ impl Reflector<'_> {
             };
             self.shared.note_data(&self.scope);
             lines.push(chunk);
-            let (was_listed, mut changes) = (is_listed, false);
+            let (was_listed, mut changes) = (*is_listed, false);
             let too_long = |error| WatchProblem::refused(format!("a watch event is {error}"));
             while let Some(line) = lines.next().map_err(too_long)? {
                 let line = watch_decoder::decode_line(&line)
                     .map_err(|error| WatchProblem::refused(error.to_string()))?;
                 changes |= !matches!(line, WatchLine::Added(_));
-                let whole = self.process_line(&mut machine.lock(), line, &mut is_listed)?;
+                let whole = self.process_line(&mut machine.lock(), line, is_listed)?;
                 if let Some(version) = whole {
                     self.finish_list(&version).await;
                     self.shared.for_each(|subscriber| subscriber.watch_works(&self.scope));
@@ -231,14 +231,14 @@ impl Reflector<'_> {
                 self.shared.train().await;
                 pace.step().await;
             }
-            if is_listed {
+            if *is_listed {
                 // Any data prove that the watch works, so a probe is not needed any more.
                 heartbeat.heard(Instant::now());
                 probe = None;
             } else {
                 heartbeat.heard_initial(Instant::now(), changes);
             }
-            if is_listed != was_listed {
+            if *is_listed != was_listed {
                 // The limit for a silent watch is shorter than the one for initial events.
                 alarm.as_mut().reset(Instant::now());
             }
