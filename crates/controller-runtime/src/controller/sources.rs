@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, future::Future, sync::Arc};
 use parking_lot::Mutex;
 use tokio::{
     task::{AbortHandle, JoinSet},
-    time::{Duration, sleep},
+    time::{Duration, Instant, sleep},
 };
 use tracing::Instrument;
 
@@ -42,7 +42,7 @@ struct SourceEntries<R: Request> {
 
 impl<R: Request> SourceEntries<R> {
     fn may_run(&self, id: u64) -> bool {
-        self.all.get(&id).is_some_and(|entry| !(self.paused && entry.source.delivers_again()))
+        self.all.get(&id).is_some_and(|entry| !(self.paused && entry.delivers_again))
     }
 }
 
@@ -51,6 +51,9 @@ struct SourceEntry<R: Request> {
     name: Arc<str>,
     /// Whether the controller fails with the source.
     required: bool,
+    /// See [`Source::delivers_again`](crate::Source::delivers_again). Asked once, because the source is code of the user, which must not run
+    /// under a lock.
+    delivers_again: bool,
     state: ordered_watch::Sender<SourceState>,
 }
 
@@ -97,7 +100,8 @@ impl<R: Request> Sources<R> {
 
     fn insert(&self, source: Arc<dyn DynSource<R>>, required: bool) -> (u64, Arc<SourceEntry<R>>) {
         let (name, state) = (Arc::from(source.name()), ordered_watch::Sender::default());
-        let entry = Arc::new(SourceEntry { source, name, required, state });
+        let delivers_again = source.delivers_again();
+        let entry = Arc::new(SourceEntry { source, name, required, delivers_again, state });
         let mut entries = self.entries.lock();
         let id = entries.next;
         entries.next += 1;
@@ -142,7 +146,7 @@ impl<R: Request> Sources<R> {
         let _resume = Resume(self);
         let stopping: Vec<_> = {
             let entries = self.entries.lock();
-            entries.all.values().filter(|entry| entry.source.delivers_again()).cloned().collect()
+            entries.all.values().filter(|entry| entry.delivers_again).cloned().collect()
         };
         for entry in stopping {
             let mut state = entry.state.subscribe();
@@ -225,21 +229,27 @@ struct SourceRun<R: Request> {
     requests: RequestQueue<R>,
     log: Arc<Log<R>>,
     number: u64,
+    /// The failure that was logged last, unless the source has run for a while since.
+    logged: Mutex<Option<String>>,
 }
 
 impl<R: Request> SourceRun<R> {
     fn begin(entry: Arc<SourceEntry<R>>, requests: RequestQueue<R>, log: Arc<Log<R>>) -> Self {
         let number = entry.state.borrow().run + 1;
         entry.state.send_replace(SourceState { run: number, phase: SourcePhase::Waiting });
-        Self { entry, requests, log, number }
+        Self { entry, requests, log, number, logged: Mutex::new(None) }
     }
 
     async fn until_it_ends(self, limit: Duration) -> Result<(), SourceError> {
         let entry = &self.entry;
         self.log.starting_source(&entry.name);
         loop {
+            let began = Instant::now();
             match self.run_once(limit).await {
                 Err(error) if !entry.required => {
+                    if began.elapsed() > RETRY {
+                        *self.logged.lock() = None;
+                    }
                     self.report_failure(&error);
                     sleep(RETRY).await;
                 }
@@ -254,10 +264,10 @@ impl<R: Request> SourceRun<R> {
     }
 
     async fn run_once(&self, limit: Duration) -> Result<(), SourceError> {
-        let SourceEntry { source, name, state, required } = &*self.entry;
+        let SourceEntry { source, name, state, required, delivers_again } = &*self.entry;
         let (entry, number) = (Arc::clone(&self.entry), self.number);
         let set_synced = Arc::new(move || entry.enter(number, SourcePhase::Synced));
-        let redelivery = if source.delivers_again() { Redelivery::NextRun } else { Redelivery::Never };
+        let redelivery = if *delivers_again { Redelivery::NextRun } else { Redelivery::Never };
         let sink = Sink::new(self.requests.of_source(redelivery), Arc::clone(name), set_synced);
         let run = async {
             let ended = recovered(Arc::clone(source).run(sink)).await;
@@ -301,11 +311,13 @@ impl<R: Request> SourceRun<R> {
     /// Logs an error of the source and enters `Failing`, unless it is there with the same error. A source that does not signal
     /// that it is synced leaves `Failing` with each try, so each failure of it is logged.
     fn report_failure(&self, error: &SourceError) {
-        let failing = SourcePhase::Failing(error.to_string());
-        if self.entry.state.borrow().phase != failing {
+        // Compared with the last failure, not with the phase: a source that does not signal that it is synced counts as synced at the start
+        // of each attempt.
+        let reason = error.to_string();
+        if self.logged.lock().replace(reason.clone()).as_ref() != Some(&reason) {
             self.log.going_on_without(&self.entry.name, error);
-            self.enter(failing);
         }
+        self.enter(SourcePhase::Failing(reason));
     }
 
     fn enter(&self, phase: SourcePhase) {

@@ -90,7 +90,9 @@ impl<R: Request> Worker<R> {
             let Some(item) = item else { return Exit::Finished };
             *self.current.lock() = Some(item.key().clone());
             let began = self.reconcile(&item).await;
-            *self.current.lock() = None;
+            // Dropped without the lock: it is a value of the user.
+            let current = self.current.lock().take();
+            drop(current);
             done = Some(item);
             // Reconcilers that never wait must not starve other tasks, such as the one that stops the manager. The next worker is
             // among them: it was woken when this one took its item, and runs on this thread unless another has taken it.
@@ -108,7 +110,8 @@ impl<R: Request> Worker<R> {
 
     /// Enqueues the request of a dropped reconcile again, because no event may arrive for it.
     pub(super) fn put_back(&self) {
-        if let Some(request) = self.current.lock().take() {
+        let current = self.current.lock().take();
+        if let Some(request) = current {
             self.requests.queue.add(request);
         }
     }
@@ -118,7 +121,8 @@ impl<R: Request> Worker<R> {
         if self.stopped.load(Ordering::Acquire) {
             return None; // it was dropped
         }
-        self.current.lock().as_ref().map(|request| format!("{}: {request:?}", self.requests.controller))
+        let current = self.current.lock().clone()?;
+        Some(format!("{}: {current:?}", self.requests.controller))
     }
 
     /// Reconciles once, and applies the outcome to the request. Returns the time at which the reconcile began.

@@ -67,6 +67,8 @@ struct RegisteredRunnables {
     entries: BTreeMap<Id, RegisteredRunnable>,
     /// Controllers that their users run.
     unmanaged: Vec<NamedController>,
+    /// Names of controllers that are being made.
+    pending: Vec<Arc<str>>,
     /// Effects for the run to carry out.
     effects: Vec<Effect>,
 }
@@ -99,6 +101,7 @@ impl Runnables {
             runs: false,
             entries: BTreeMap::new(),
             unmanaged: Vec::new(),
+            pending: Vec::new(),
             effects: Vec::new(),
         };
         Self { inner: Mutex::new(inner), changed: Notify::new(), entries: ordered_watch::Sender::new(0) }
@@ -112,12 +115,19 @@ impl Runnables {
         ready: ReadyWhen,
         make: impl FnOnce() -> RegisteredRunnable,
     ) -> Result<Id, RegistrationRefusal> {
+        let pending = self.take_name(name)?;
+        // Nothing is watched for a refused controller.
+        if self.is_shutting_down() {
+            return Err(RegistrationRefusal::Stopping);
+        }
+        // Code of the user, such as a function that makes the queue, may use the manager: no lock is held.
+        let entry = make();
         let mut inner = self.inner.lock();
-        inner.check(name)?;
-        // The lifecycle decides before `make` is called, so that nothing is watched for a refused controller.
+        // Refused only if the manager began to stop while `make` ran.
         let (id, effects) = inner.lifecycle.add(group, ready).map_err(|_| RegistrationRefusal::Stopping)?;
-        inner.entries.insert(id, make());
+        inner.entries.insert(id, entry);
         inner.effects.extend(effects);
+        pending.replace_in(&mut inner);
         drop(inner);
         // Notified after unlocking, because the run takes the lock when it wakes.
         self.changed.notify_one();
@@ -131,11 +141,26 @@ impl Runnables {
         rule: ControllerName<'_>,
         make: impl FnOnce() -> Arc<dyn Explain>,
     ) -> Result<ReservedName, RegistrationRefusal> {
-        let mut inner = self.inner.lock();
-        inner.check(rule)?;
+        let pending = self.take_name(rule)?;
+        let made = make();
         let name: Arc<str> = Arc::from(name);
-        inner.unmanaged.push((Arc::clone(&name), make()));
+        let mut inner = self.inner.lock();
+        inner.unmanaged.push((Arc::clone(&name), made));
+        pending.replace_in(&mut inner);
+        drop(inner);
         Ok(ReservedName { name, registry: Arc::clone(self) })
+    }
+
+    /// Takes a name, so that a controller that is added meanwhile cannot have it. Dropping the result frees it.
+    fn take_name(&self, name: ControllerName<'_>) -> Result<PendingName<'_>, RegistrationRefusal> {
+        let mut inner = self.inner.lock();
+        inner.check(name)?;
+        let ControllerName::Unique(name) = name else {
+            return Ok(PendingName { name: None, registry: self });
+        };
+        let name: Arc<str> = Arc::from(name);
+        inner.pending.push(Arc::clone(&name));
+        Ok(PendingName { name: Some(name), registry: self })
     }
 
     /// Starts a run, which lasts until [`Runnables::stop`].
@@ -226,15 +251,96 @@ impl Runnables {
     }
 }
 
+/// Name of a controller that is being made. Dropping it frees the name.
+struct PendingName<'r> {
+    /// `None` for a name that need not be unique, and once the controller is registered.
+    name: Option<Arc<str>>,
+    registry: &'r Runnables,
+}
+
+impl PendingName<'_> {
+    /// Ends the reservation, under the lock with which the controller is registered.
+    fn replace_in(mut self, inner: &mut RegisteredRunnables) {
+        if let Some(name) = self.name.take() {
+            inner.pending.retain(|pending| !Arc::ptr_eq(pending, &name));
+        }
+    }
+}
+
+impl Drop for PendingName<'_> {
+    fn drop(&mut self) {
+        if let Some(name) = self.name.take() {
+            self.registry.inner.lock().pending.retain(|pending| !Arc::ptr_eq(pending, &name));
+        }
+    }
+}
+
 impl RegisteredRunnables {
-    /// Refuses a unique name that a controller has.
+    /// Refuses a unique name that a controller has, or one that is being made.
     fn check(&self, name: ControllerName<'_>) -> Result<(), RegistrationRefusal> {
         let ControllerName::Unique(name) = name else { return Ok(()) };
         let managed =
             self.entries.values().filter(|entry| entry.controller.is_some()).map(|entry| &entry.name);
-        if managed.chain(self.unmanaged.iter().map(|(name, _)| name)).any(|known| **known == *name) {
+        let unmanaged = self.unmanaged.iter().map(|(name, _)| name);
+        if managed.chain(unmanaged).chain(&self.pending).any(|known| **known == *name) {
             return Err(RegistrationRefusal::DuplicateName);
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runnable::RunContext;
+
+    struct Idle;
+
+    impl Runnable for Idle {
+        async fn start(&self, _: RunContext) -> Result<(), crate::BoxError> {
+            Ok(())
+        }
+    }
+
+    fn idle() -> RegisteredRunnable {
+        RegisteredRunnable::new(Idle)
+    }
+
+    fn add(
+        runnables: &Runnables,
+        name: &str,
+        make: impl FnOnce() -> RegisteredRunnable,
+    ) -> Result<Id, RegistrationRefusal> {
+        runnables.add(ControllerName::Unique(name), Group::Others, ReadyWhen::Started, make)
+    }
+
+    #[test]
+    fn a_controller_that_is_being_made_may_use_the_registry() {
+        let runnables = Runnables::new(Lifecycle::new());
+        let mut inside = None;
+        let outside = add(&runnables, "outside", || {
+            assert_eq!(add(&runnables, "outside", idle), Err(RegistrationRefusal::DuplicateName));
+            inside = Some(add(&runnables, "inside", idle));
+            idle()
+        });
+        assert!(outside.is_ok() && inside.is_some_and(|inside| inside.is_ok()));
+    }
+
+    #[test]
+    fn the_name_of_a_controller_that_was_not_made_is_free() {
+        let runnables = Runnables::new(Lifecycle::new());
+        let panics = || add(&runnables, "a", || panic!("in a function of the user"));
+        assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(panics)).is_err());
+        assert!(add(&runnables, "a", idle).is_ok());
+    }
+
+    #[test]
+    fn nothing_is_made_once_the_manager_stops() {
+        let runnables = Runnables::new(Lifecycle::new());
+        assert!(runnables.run().is_ok());
+        runnables.step(LifecycleInput::Shutdown);
+        let refused = add(&runnables, "a", || unreachable!("it is refused"));
+        assert_eq!(refused, Err(RegistrationRefusal::Stopping));
+        assert_eq!(add(&runnables, "a", idle), Err(RegistrationRefusal::Stopping));
     }
 }
