@@ -49,6 +49,12 @@ impl ClientFindings {
     }
 }
 
+/// Whether the error shows that the operator has the right: the API server authorizes a request before it looks up objects and validates.
+/// Before that it may refuse a request without valid credentials (401), or one of too many (429).
+fn proves_right(error: &ClientError) -> bool {
+    error.status().is_some_and(|status| matches!(status.code, 400 | 404 | 409 | 410 | 422))
+}
+
 /// Watches report changes of objects that this process has written.
 impl ChangeObserver for ClientFindings {
     fn is_interested_in(&self, uid: &str) -> bool {
@@ -97,10 +103,33 @@ impl CallObserver for ClientFindings {
             }
             Err(error) => {
                 rights.refused(call, error, Instant::now());
+                if proves_right(error) {
+                    rights.allowed(call);
+                }
                 if is_write {
                     writes.failed(call, error, Instant::now());
                 }
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::ConfigMap;
+
+    use super::*;
+    use crate::rights::Verb;
+
+    #[test]
+    fn errors_from_after_the_authorization_prove_the_right() {
+        let call = Call::about_object::<ConfigMap>(Verb::Get, "shop", "web");
+        let proves = |code| proves_right(&call.refusal(code, "Reason", "message"));
+        for code in [404, 409, 422] {
+            assert!(proves(code), "{code}");
+        }
+        for code in [401, 403, 429, 500, 503] {
+            assert!(!proves(code), "{code}");
         }
     }
 }

@@ -95,7 +95,7 @@ impl Fights {
             return;
         }
         if let Some(known) = self.old.remove(&*object.uid) {
-            self.young.insert(object.uid.to_string(), known);
+            self.track(object.uid.to_string(), known);
         }
         if let Some(tracked) = self.young.get_mut(&*object.uid) {
             // Answers to concurrent writes may arrive out of order.
@@ -104,12 +104,10 @@ impl Fights {
             }
             return;
         }
-        if self.young.len() >= TRACKED {
-            self.old = std::mem::take(&mut self.young);
-        }
         let resource = call.kind().resource();
-        let name = call.name().unwrap_or_default();
-        let key = call.namespace().map_or_else(|| name.to_owned(), |namespace| format!("{namespace}/{name}"));
+        // The name may have been generated.
+        let name = call.name().map(str::to_owned).or_else(|| name_in(object)).unwrap_or_default();
+        let key = call.namespace().map_or_else(|| name.clone(), |namespace| format!("{namespace}/{name}"));
         let tracked = Tracked {
             subject: format!("{} {key}", resource.kind),
             is_secret: resource.group.is_empty() && resource.kind == "Secret",
@@ -119,7 +117,14 @@ impl Fights {
             managed_fields: object.managed_fields.into(),
             contested: Vec::new(),
         };
-        self.young.insert(object.uid.to_string(), tracked);
+        self.track(object.uid.to_string(), tracked);
+    }
+
+    fn track(&mut self, uid: String, tracked: Tracked) {
+        if self.young.len() >= TRACKED {
+            self.old = std::mem::take(&mut self.young);
+        }
+        self.young.insert(uid, tracked);
     }
 
     /// Records that a watch has reported a version of an object.
@@ -254,6 +259,10 @@ fn parsed(object: &WrittenObject<'_>) -> Value {
     serde_json::from_slice(object.json).unwrap_or_default()
 }
 
+fn name_in(object: &WrittenObject<'_>) -> Option<String> {
+    Some(parsed(object)["metadata"]["name"].as_str()?.to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use k8s_openapi::api::apps::v1::Deployment;
@@ -317,6 +326,21 @@ mod tests {
         fn findings(&self, second: u64) -> Vec<Finding> {
             self.fights.findings(self.start + Duration::from_secs(second), Clock::default())
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_number_of_tracked_objects_is_bounded() {
+        let mut test = Test::new();
+        let count = |fights: &Fights| fights.young.len() + fights.old.len();
+        for round in 0..4 {
+            // Each known object is written between two new ones.
+            for number in 0..2 * TRACKED {
+                test.write(&format!("known-{number}"), 0);
+                test.write(&format!("new-{round}-{number}"), 0);
+                assert!(count(&test.fights) <= 2 * TRACKED, "{}", count(&test.fights));
+            }
+        }
+        assert!(test.fights.tracks(&format!("new-3-{}", 2 * TRACKED - 1)));
     }
 
     #[tokio::test(start_paused = true)]
