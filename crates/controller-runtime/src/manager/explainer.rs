@@ -210,8 +210,9 @@ fn id_of(object: &TroubledObject) -> (String, String) {
     (uid.unwrap_or_default(), version.unwrap_or_default())
 }
 
-/// The last run for an object in the first controller that has one and in which it failed.
+/// The last run for an object in the first controller of its kind that has one and in which it failed.
 fn last_failure(controllers: &Controllers, object: &TroubledObject) -> Option<LastFailure> {
-    let name = object.name();
-    controllers.iter().find_map(|(_, controller)| controller.last_failure_of(&name))
+    let (name, kind) = (object.name(), object.kind());
+    let of_kind = controllers.iter().filter(|(_, controller)| controller.kind() == Some(&*kind));
+    of_kind.into_iter().find_map(|(_, controller)| controller.last_failure_of(&name))
 }

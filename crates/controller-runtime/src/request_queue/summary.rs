@@ -245,7 +245,9 @@ impl<R: Request> RequestQueue<R> {
         // From the last page on, so that keys that move to a lower one are not missed.
         let last = self.queue.snapshot_pages().saturating_sub(1);
         let start = filter.after.unwrap_or(Cursor { page: last, seen: 0 });
-        let (mut seen, mut visited, mut text) = (start.seen, 0, String::new());
+        // If the queue has shrunk below the cursor's page, all keys of the last page are left.
+        let mut seen = if start.page <= last { start.seen } else { 0 };
+        let (mut visited, mut text) = (0, String::new());
         for page in (0..=start.page.min(last)).rev() {
             for (place, key) in self.queue.snapshot_page(page).into_iter().enumerate().skip(seen) {
                 if items.len() == filter.limit || visited == VISITS {

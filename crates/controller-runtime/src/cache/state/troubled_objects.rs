@@ -52,6 +52,12 @@ impl TroubledObject {
         format!("{} {}", self.resource.kind, self.name())
     }
 
+    /// Returns kind and group, such as `Deployment.apps`.
+    pub(crate) fn kind(&self) -> String {
+        let ApiResource { kind, group, .. } = &*self.resource;
+        if group.is_empty() { kind.clone() } else { format!("{kind}.{group}") }
+    }
+
     /// Returns the key, such as `shop/web`.
     pub(crate) fn name(&self) -> String {
         match &self.namespace {

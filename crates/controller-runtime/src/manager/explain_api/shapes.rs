@@ -102,10 +102,12 @@ struct CacheFailure {
 
 impl CacheItem {
     pub(super) fn all(explainer: &Explainer) -> Vec<Self> {
-        let own = explainer.cache.resource_stats().into_iter().zip(explainer.cache.watch_states());
-        let others = explainer.clusters.resource_stats().into_iter().zip(explainer.clusters.watch_states());
+        let mut looks = explainer.cache.resource_stats();
+        looks.extend(explainer.clusters.resource_stats());
         let now = Instant::now();
-        let item = |((resource, look), state): ((String, crate::cache::ResourceStats), WatchState)| {
+        let item = |state: WatchState| {
+            // Absent only if the cache was added between the two reads: it is empty.
+            let look = looks.remove(&state.resource).unwrap_or_default();
             let failure = |failures: FailuresInARow| CacheFailure {
                 text: failures.failure.message,
                 attempts: failures.count,
@@ -113,7 +115,7 @@ impl CacheItem {
             };
             let stats = look.stats;
             Self {
-                resource,
+                resource: state.resource,
                 synced: state.synced,
                 objects: stats.objects,
                 bytes: stats.text_bytes + stats.decoded_bytes,
@@ -126,7 +128,13 @@ impl CacheItem {
                 failure: state.failures.map(failure),
             }
         };
-        own.chain(others).map(item).collect()
+        explainer
+            .cache
+            .watch_states()
+            .into_iter()
+            .chain(explainer.clusters.watch_states())
+            .map(item)
+            .collect()
     }
 }
 
