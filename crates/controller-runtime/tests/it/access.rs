@@ -268,3 +268,19 @@ async fn filters_run_in_order_on_every_path() {
         assert_eq!(get(address, path, "X-One: 1\r\nX-Two: 1\r\n").await.0, 200);
     }
 }
+
+#[tokio::test]
+async fn a_filter_that_changes_the_path_does_not_choose_another_handler() {
+    let env = environment().await;
+    let to_metrics = async |mut request: HttpRequest| {
+        *request.uri_mut() = "/metrics".parse().unwrap();
+        Ok(request)
+    };
+    let shown = async |request: HttpRequest| HttpResponse::new(request.uri().path().to_owned().into());
+    let options = MetricsServerOptions::default().filter(to_metrics).extra_handler("/hello", shown);
+    let manager = serving(&env, options);
+    let _running = Running::start(manager.clone()).await;
+    let address = manager.metrics_address().unwrap();
+    assert_eq!(get(address, "/hello", "").await, (200, "/metrics".to_owned()));
+    assert_eq!(get(address, "/other", "").await.0, 404);
+}

@@ -209,8 +209,9 @@ impl MetricsServerOptions {
         let filters = self.filters.clone();
         Arc::new(move |mut request: HttpRequest| {
             let (metrics, access, filters) = (metrics.clone(), access.clone(), filters.clone());
+            // Chosen before filters run, which may change the path: a public path must not lead to a handler that needs a token.
             let path = request.uri().path();
-            let (public, extra) = (extra.get_public(path), extra.get(path));
+            let (is_metrics, public, extra) = (path == METRICS_PATH, extra.get_public(path), extra.get(path));
             let answered = async move {
                 // A public path needs no token. Filters apply to it nevertheless.
                 if let Some(access) = access.filter(|_| public.is_none())
@@ -224,13 +225,13 @@ impl MetricsServerOptions {
                         Err(refusal) => return whole(refusal),
                     };
                 }
-                match (request.uri().path(), public.or(extra)) {
-                    (METRICS_PATH, _) if request.method() != Method::GET => {
+                match public.or(extra) {
+                    _ if is_metrics && request.method() != Method::GET => {
                         whole(text(StatusCode::METHOD_NOT_ALLOWED, "only GET is allowed\n"))
                     }
-                    (METRICS_PATH, _) => whole(exposition(&metrics)),
-                    (_, Some(handler)) => handler(request).await,
-                    (_, None) => whole(text(StatusCode::NOT_FOUND, "404 page not found\n")),
+                    _ if is_metrics => whole(exposition(&metrics)),
+                    Some(handler) => handler(request).await,
+                    None => whole(text(StatusCode::NOT_FOUND, "404 page not found\n")),
                 }
             };
             answered.boxed()
