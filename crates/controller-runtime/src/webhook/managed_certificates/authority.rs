@@ -7,7 +7,7 @@ use rcgen::{
     IsCa, KeyPair, KeyUsagePurpose, date_time_ymd,
 };
 use tokio_rustls::rustls::{
-    crypto::CryptoProvider,
+    crypto::{CryptoProvider, ring},
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
     sign::CertifiedKey,
 };
@@ -86,6 +86,8 @@ pub(super) fn read(id: &str, material: Material) -> Result<Generation<Material>,
     if !Authority::read(&authority)?.is_of_operator {
         return Err("its authority was not made by an operator".into());
     }
+    // A key of another certificate would fail at each handshake.
+    certified_key(&material, &ring::default_provider())?;
     let der = one_certificate(&material.certificate)?;
     let (_, certificate) = X509Certificate::from_der(&der)?;
     let names = certificate.subject_alternative_name()?.map_or_else(BTreeSet::new, |names| {
@@ -137,8 +139,6 @@ impl Authority {
 
 #[cfg(test)]
 mod tests {
-    use tokio_rustls::rustls::crypto::ring;
-
     use super::*;
 
     #[test]
@@ -152,7 +152,7 @@ mod tests {
         assert!(certified_key(&made.material, &ring::default_provider()).is_ok());
         let other = mint(&names, now, Duration::from_secs(86_400)).unwrap();
         let mixed = Material { key: other.material.key.clone(), ..made.material.clone() };
-        assert!(certified_key(&mixed, &ring::default_provider()).is_err());
+        assert!(read(&made.id, mixed).is_err(), "the key is that of another certificate");
         let shown = format!("{made:?}");
         assert!(!shown.contains("BEGIN"), "{shown}");
     }
