@@ -63,9 +63,18 @@ pub fn objects_of(text: &str) -> Result<Vec<Value>, String> {
         Ok(())
     };
     for (index, line) in text.lines().enumerate() {
-        if line == "---" || line.starts_with("--- ") {
+        if let Some(content) =
+            line.strip_prefix("---").filter(|rest| rest.is_empty() || rest.starts_with(' '))
+        {
             finish(&mut document, first)?;
             first = index + 2;
+            // A document may begin beside its marker. Spaces in place of the marker keep its columns.
+            if !content.trim().is_empty() {
+                document.push_str("   ");
+                document.push_str(content);
+                document.push('\n');
+                first = index + 1;
+            }
         } else {
             document.push_str(line);
             document.push('\n');

@@ -2,6 +2,8 @@
 
 use std::{fs, path::Path};
 
+use serde_json::json;
+
 use super::*;
 use crate::manifests::{objects_of, risks};
 
@@ -135,6 +137,18 @@ async fn files_that_are_missing_or_no_yaml_are_named() {
     let (code, text) =
         check(&guestbook(), folder.path(), "--baseline /nowhere").await.expect_err("no baseline");
     assert!(code == 1 && text.contains("operator.yaml"), "{text}");
+}
+
+#[test]
+fn a_document_may_begin_beside_its_marker() {
+    let objects = |text: &str| objects_of(text).expect("YAML");
+    let [a, b] = &objects("--- {kind: A,\n  x: 1}\n--- # a comment\nkind: B\n---\n")[..] else {
+        panic!("two")
+    };
+    assert_eq!((&a["kind"], &a["x"], &b["kind"]), (&json!("A"), &json!(1), &json!("B")));
+    assert_eq!(objects("---not: a marker\n").len(), 1);
+    let error = objects_of("kind: A\n--- {\n").expect_err("no YAML");
+    assert!(error.contains("the document at line 2"), "{error}");
 }
 
 /// The definition with another schema of `spec`.
