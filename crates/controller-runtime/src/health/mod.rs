@@ -85,10 +85,8 @@ impl Checks {
 
     async fn all(&self, root: &str, query: &str) -> HttpResponse {
         let values = |wanted: &'static str| {
-            query.split('&').filter_map(move |pair| {
-                let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-                (name == wanted).then_some(value)
-            })
+            form_urlencoded::parse(query.as_bytes())
+                .filter_map(move |(name, value)| (name == wanted).then_some(value))
         };
         let mut unknown: Vec<_> = values("exclude").filter(|name| !name.is_empty()).collect();
         let checks = self.checks.read().clone();

@@ -26,6 +26,7 @@ async fn the_endpoint_names_failed_checks_and_withholds_reasons() {
 #[tokio::test]
 async fn a_check_can_be_excluded() {
     assert_eq!(get(&checks(), "/readyz?exclude=bad").await, (200, "ok".to_owned()));
+    assert_eq!(get(&checks(), "/readyz?exclude=b%61d").await, (200, "ok".to_owned()));
     let (code, body) = get(&checks(), "/readyz?verbose&exclude=bad&exclude=ugly").await;
     let expected = "[+]bad excluded: ok\n[+]good ok\n[+]ping ok\n\
                     warn: some health checks cannot be excluded: no matches for \"ugly\"\nreadyz check passed\n";
