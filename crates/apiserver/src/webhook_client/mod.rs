@@ -10,10 +10,10 @@
 mod call_error;
 mod client_config;
 mod decode_review;
-mod response;
 #[cfg_attr(not(feature = "tls"), path = "no_sockets.rs")]
 mod sockets;
 mod transport;
+mod webhook_response;
 #[cfg(feature = "tls")]
 mod webhook_tls;
 
@@ -98,8 +98,8 @@ impl WebhookClient {
                 None => None,
             };
             self.sockets.exchange(config, address, request).await.map_err(|error| match error {
-                response::ExchangeFailure::Settings(why) => CallError::Settings(why),
-                response::ExchangeFailure::Exchange(why) => failed(why),
+                webhook_response::ExchangeFailure::Settings(why) => CallError::Settings(why),
+                webhook_response::ExchangeFailure::Exchange(why) => failed(why),
             })
         };
         // Boxed, so that futures of requests without webhooks do not contain the state of a connection.
@@ -107,7 +107,7 @@ impl WebhookClient {
             Ok(response) => response?,
             Err(_elapsed) => return Err(failed("context deadline exceeded".to_owned())),
         };
-        response::body_of(response)
+        webhook_response::body_of(response)
     }
 }
 

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 
 use super::ClientConfig;
-use super::response::ExchangeFailure;
+use super::webhook_response::ExchangeFailure;
 
 #[derive(Debug, Default)]
 pub(super) struct Connections {}

@@ -29,7 +29,7 @@ use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls;
 use tokio_rustls::rustls::pki_types::ServerName;
 
-use super::response::ExchangeFailure;
+use super::webhook_response::ExchangeFailure;
 use super::{ClientConfig, webhook_tls};
 
 /// Maximum size of a response, in bytes. kube-apiserver has no maximum.

@@ -302,7 +302,7 @@ mod tests {
                 Event::Update { old, new } => all.push((version(&old), version(&new))),
                 // The initial list.
                 Event::Create { .. } => {}
-                Event::Delete { .. } => panic!("nothing was deleted"),
+                other => panic!("neither created nor updated: {other:?}"),
             }
         }
         all
