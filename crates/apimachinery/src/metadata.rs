@@ -13,6 +13,11 @@ const ANNOTATIONS_LIMIT: usize = 256 << 10;
 /// Maximum number of reported errors about additional controllers among the owners. Each of these errors quotes all owners.
 const QUOTED_OWNERS: usize = 10;
 
+/// Maximum length of the name of a field manager, in bytes.
+const MANAGER_LIMIT: usize = 128;
+/// Maximum length of the subresource of a field manager, in bytes.
+const SUBRESOURCE_LIMIT: usize = 256;
+
 /// Rules of a kind for the metadata of its objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MetadataRules {
@@ -113,7 +118,11 @@ pub fn validate_embedded(place: &str, object: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     for field in ["apiVersion", "kind"] {
         let path = format!("{place}.{field}");
-        match object.get(field).map(|text| text.as_str().unwrap_or_default()) {
+        if let Some(value) = object.get(field).filter(|value| !value.is_string()) {
+            errors.push(FieldError::invalid(path, &value.to_string(), "must be a string"));
+            continue;
+        }
+        match object.get(field).and_then(Value::as_str) {
             None => errors.push(FieldError::required(path, "")),
             Some("") => errors.push(FieldError::invalid(path, "\"\"", "must not be empty")),
             Some(version) if field == "apiVersion" => {
@@ -141,8 +150,10 @@ pub fn validate_embedded(place: &str, object: &Value) -> Vec<FieldError> {
     refuse("generateName", prefix, names::name_prefix(NameRule::PathSegment, prefix));
     refuse("name", name, names::name(NameRule::PathSegment, name));
     refuse("namespace", namespace, names::name(NameRule::Label, namespace));
+    validate_generation(object, &mut contents);
     validate_contents(&object["metadata"], &mut contents);
     validate_finalizers(object, &mut contents);
+    validate_managed_fields(object, &mut contents);
     for mut error in contents {
         error.field = format!("{place}.{}", error.field);
         errors.push(error);
@@ -202,13 +213,61 @@ fn validate_alone(rules: MetadataRules, object: &Value) -> Vec<FieldError> {
             errors.push(FieldError::invalid("metadata.name", &quote(name), &error));
         }
     }
+    validate_generation(object, &mut errors);
+    validate_contents(&object["metadata"], &mut errors);
+    validate_finalizers(object, &mut errors);
+    errors
+}
+
+fn validate_generation(object: &Value, errors: &mut Vec<FieldError>) {
     if let Some(generation) = object["metadata"]["generation"].as_i64().filter(|generation| *generation < 0) {
         let detail = "must be greater than or equal to 0";
         errors.push(FieldError::invalid("metadata.generation", &generation.to_string(), detail));
     }
-    validate_contents(&object["metadata"], &mut errors);
-    validate_finalizers(object, &mut errors);
+}
+
+/// Validates the name of a field manager at the path `field`.
+#[must_use]
+pub fn validate_manager(field: &str, manager: &str) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    if manager.len() > MANAGER_LIMIT {
+        errors.push(FieldError {
+            reason: "FieldValueTooLong",
+            field: field.to_owned(),
+            message: format!("Too long: may not be more than {MANAGER_LIMIT} bytes"),
+        });
+    }
+    for (at, bad) in manager.char_indices().filter(|(_, c)| c.is_control()) {
+        let detail = format!("invalid character U+{:04X} (at position {at})", u32::from(bad));
+        errors.push(FieldError::invalid(field, &quote(manager), &detail));
+    }
     errors
+}
+
+/// Validates the managed fields of an embedded object. Those of other objects are computed.
+fn validate_managed_fields(object: &Value, errors: &mut Vec<FieldError>) {
+    let entries = object["metadata"]["managedFields"].as_array().into_iter().flatten();
+    for (index, entry) in entries.enumerate() {
+        let place = format!("metadata.managedFields[{index}]");
+        let text = |field: &str| entry[field].as_str().unwrap_or_default();
+        let (operation, kind, manager) = (text("operation"), text("fieldsType"), text("manager"));
+        if !["Apply", "Update"].contains(&operation) {
+            let why = "must be `Apply` or `Update`";
+            errors.push(FieldError::invalid(format!("{place}.operation"), &quote(operation), why));
+        }
+        if !["", "FieldsV1"].contains(&kind) {
+            let why = "must be `FieldsV1`";
+            errors.push(FieldError::invalid(format!("{place}.fieldsType"), &quote(kind), why));
+        }
+        errors.extend(validate_manager(&format!("{place}.manager"), manager));
+        if text("subresource").len() > SUBRESOURCE_LIMIT {
+            errors.push(FieldError {
+                reason: "FieldValueTooLong",
+                field: format!("{place}.subresource"),
+                message: format!("Too long: may not be more than {SUBRESOURCE_LIMIT} bytes"),
+            });
+        }
+    }
 }
 
 /// Validates that finalizers are qualified names and do not contradict each other.
@@ -370,10 +429,11 @@ pub fn restore(old: &Value, new: &mut Value) {
     }
 }
 
-/// Returns a field as Go reads it: a time has whole seconds, and one that Go cannot read is absent.
+/// Returns a field as Go reads it: an empty text is absent, a time has whole seconds, and one that Go cannot read is absent.
 fn read(metadata: &Value, field: &str) -> Option<Value> {
     let value = metadata.get(field)?;
     match value.as_str() {
+        Some("") => None,
         Some(time) if field.ends_with("Timestamp") => {
             go::time(time, Layout::Seconds).ok().map(|time| go::format_seconds(time).into())
         }

@@ -106,6 +106,8 @@ pub struct Quantity {
 }
 
 const NANOS: i128 = 1_000_000_000;
+/// Number of digits above which an amount is shown as it was written.
+const DIGITS: usize = 27;
 /// Largest amount, in billionths.
 const LIMIT: i128 = i64::MAX as i128 * NANOS;
 
@@ -276,7 +278,7 @@ struct Amount {
 
 /// Parses an amount; `None` if the text is not a quantity, or has more than 18 digits.
 fn parse(text: &str) -> Option<Amount> {
-    amount(Notation::read(text).ok()?, 18)
+    amount(Notation::read(text).ok()?, DIGITS)
 }
 
 /// Returns the value of a quantity; `None` if it has more than `longest` digits, or is too large.
@@ -303,6 +305,12 @@ fn amount(written: Notation<'_>, longest: usize) -> Option<Amount> {
             Suffix::Exponent
         }
     };
+    // Binary amounts end with the range of 64-bit integers; decimal ones do not.
+    let limit =
+        10i128.checked_pow(exponent.unsigned_abs()).and_then(|unit| i128::from(i64::MAX).checked_mul(unit));
+    if suffix == Suffix::Binary && limit.is_some_and(|limit| mantissa > limit) {
+        (mantissa, exponent) = (i128::from(i64::MAX), 0);
+    }
     // As in Go, amounts below a billionth are rounded away from zero.
     while exponent < -9 {
         mantissa = mantissa / 10 + i128::from(mantissa % 10 != 0);
@@ -343,6 +351,11 @@ mod tests {
             ("1E6", "1e6"),
             ("0.0000000001", "1n"),
             ("12.30", "12300m"),
+            ("9223372036854775808", "9223372036854775808"),
+            ("9223372036854776000", "9223372036854776k"),
+            ("12345678901234567890123", "12345678901234567890123"),
+            ("8Ei", "9223372036854775807"),
+            ("7.5Ei", "7680Pi"),
         ] {
             assert_eq!(canonical(text).as_deref(), Some(form), "{text}");
         }
@@ -395,8 +408,8 @@ mod tests {
         for text in ["1i", "1K", "1mm", "0.1EE", "1e", "1e-", "1ki", "1M3", "1i-", "--1"] {
             assert_eq!((refusal(text), canonical(text)), (Some(WRONG_SUFFIX), None), "{text}");
         }
-        // Go accepts these texts: many digits stay as they are, and no digits are zero.
-        for text in ["12345678901234567890123", "1e99"] {
+        // Go accepts these texts: very many digits stay as they are, and no digits are zero.
+        for text in ["1234567890123456789012345678", "1e99"] {
             assert_eq!((refusal(text), canonical(text)), (None, None), "{text}");
         }
         for text in ["e3", ".", "-", "k"] {

@@ -109,8 +109,8 @@ fn single(kind: GoType, value: &mut Value) {
         GoType::Time => scalar::time(value),
         GoType::MicroTime => scalar::micro_time(value),
         GoType::Quantity => scalar::quantity(value),
+        GoType::Bytes => scalar::bytes(value),
         GoType::String
-        | GoType::Bytes
         | GoType::Bool
         | GoType::Double
         | GoType::IntOrString

@@ -1,5 +1,7 @@
 //! Canonical forms of numbers, times and quantities.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -43,6 +45,14 @@ fn is_zero(time: Timestamp) -> bool {
 
 fn parse(value: &Value, layout: Layout) -> Option<Timestamp> {
     go::time(value.as_str()?, layout).ok()
+}
+
+/// Encodes a list of bytes. As in Go, numbers lose the bits that a byte lacks.
+pub(super) fn bytes(value: &mut Value) {
+    if let Value::Array(items) = &*value {
+        let byte = |item: &Value| item.as_i64().map_or(0, |number| number.to_le_bytes()[0]);
+        *value = json!(BASE64.encode(items.iter().map(byte).collect::<Vec<u8>>()));
+    }
 }
 
 /// Converts a quantity to its canonical form.

@@ -14,7 +14,7 @@ use super::schema_check::{check, check_written};
 use super::set::FieldSet;
 use super::typed::Ty;
 use super::unapplied::{prune, prune_across};
-use super::update::{are_readable, record, remove_entries, strip, take};
+use super::update::{are_readable, record, remove_entries, strip, take, without_nulls};
 use super::versions::{Comparisons, Schemas};
 use crate::schema::Schema;
 use crate::status::{ApiError, Cause};
@@ -108,7 +108,10 @@ fn apply_in(
                 describe(&base)
             )));
         }
-        record(&mut managers, schemas, &schemas.own.empty_object(), &base, &id, &writer, reset)?;
+        // As in an update, a null of a builtin kind has no owner.
+        let given = if schemas.own.is_custom() { None } else { without_nulls(&base) };
+        let existing = given.as_ref().unwrap_or(&base);
+        record(&mut managers, schemas, &schemas.own.empty_object(), existing, &id, &writer, reset)?;
     }
     check_types(ty, applied)?;
     if let Some(why) = check_written(ty, &base).filter(|_| !is_new) {

@@ -10,6 +10,8 @@ use std::fmt;
 
 use serde_json::Value;
 
+use crate::go;
+
 /// One step of a field path.
 #[derive(Debug, Clone)]
 pub(super) enum PathElement {
@@ -98,12 +100,36 @@ impl fmt::Display for PathElement {
             Self::Field(name) => write!(f, ".{name}"),
             Self::Key(keys) => {
                 for (index, (name, value)) in keys.iter().enumerate() {
+                    let value = ShownValue(value);
                     write!(f, "{}{name}={value}", if index == 0 { '[' } else { ',' })?;
                 }
                 f.write_str("]")
             }
-            Self::Value(value) => write!(f, "[={value}]"),
+            Self::Value(value) => write!(f, "[={}]", ShownValue(value)),
             Self::Index(index) => write!(f, "[{index}]"),
+        }
+    }
+}
+
+/// Formats a value as structured-merge-diff: an object has no braces and no separators.
+struct ShownValue<'a>(&'a Value);
+
+impl fmt::Display for ShownValue<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Value::String(text) => f.write_str(&go::quote(text)),
+            Value::Number(_) => f.write_str(&go::value(self.0)),
+            Value::Array(elements) => {
+                f.write_str("[")?;
+                for (index, element) in elements.iter().enumerate() {
+                    write!(f, "{}{}", if index == 0 { "" } else { "," }, ShownValue(element))?;
+                }
+                f.write_str("]")
+            }
+            Value::Object(fields) => {
+                fields.iter().try_for_each(|(name, value)| write!(f, "{name}={}", ShownValue(value)))
+            }
+            Value::Null | Value::Bool(_) => write!(f, "{}", self.0),
         }
     }
 }

@@ -169,7 +169,9 @@ impl<'a> Elements<'a> {
                 let problem = match element {
                     Value::Null => "an explicit null",
                     Value::Object(_) => "a map type",
-                    Value::Array(_) => "a list type",
+                    Value::Array(_) => {
+                        return Err("not supported: associative list with lists as elements".to_owned());
+                    }
                     Value::Bool(_) | Value::Number(_) | Value::String(_) => {
                         return Ok(PathElement::Value(element.clone()));
                     }

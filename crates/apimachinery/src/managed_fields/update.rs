@@ -86,6 +86,10 @@ pub fn track_update_across(
     if let Some(why) = check_written(schemas.ty(), given) {
         return Err(ApiError::internal(format!("failed to convert new object: {why}")));
     }
+    let before = old_without_nulls.as_ref().unwrap_or(old);
+    if let Some(why) = check_written(schemas.ty(), before) {
+        return Err(ApiError::internal(format!("failed to convert live object: {why}")));
+    }
     // A field that becomes null is a change, though, and the writer owns it.
     let became_null: Vec<&String> = new
         .as_object()
@@ -95,15 +99,14 @@ pub fn track_update_across(
         .map(|(name, _)| name)
         .collect();
     let id = Id::new(writer, Operation::Update);
-    let old = old_without_nulls.as_ref().unwrap_or(old);
-    let comparisons = Comparisons::new(schemas, old, given, &managers, writer.api_version, reset)?;
+    let comparisons = Comparisons::new(schemas, before, given, &managers, writer.api_version, reset)?;
     record_changes(&mut managers, comparisons, &became_null, &id, writer);
     managers.encode(new);
     Ok(())
 }
 
 /// Returns an object without its null fields; `None` if it has none.
-fn without_nulls(object: &Value) -> Option<Value> {
+pub(super) fn without_nulls(object: &Value) -> Option<Value> {
     let fields = object.as_object().filter(|fields| fields.values().any(Value::is_null))?;
     let given = fields.iter().filter(|(_, value)| !value.is_null());
     Some(Value::Object(given.map(|(name, value)| (name.clone(), value.clone())).collect()))
@@ -240,7 +243,8 @@ pub(super) fn remove_entries(object: &mut Value) {
     }
 }
 
-/// Restores `old` if `new` differs from it only in the times of `managedFields`, so that the write changes nothing.
+/// Restores `old` if `new` differs from it only in the times of `managedFields`, so that the write changes nothing. The entries are compared
+/// in their order, which depends on their times.
 pub fn keep_times_of_no_op(old: &Value, new: &mut Value) {
     let entries = |object: &Value| match &object["metadata"]["managedFields"] {
         Value::Array(entries) => {
@@ -248,8 +252,6 @@ pub fn keep_times_of_no_op(old: &Value, new: &mut Value) {
             for entry in entries.iter_mut().filter_map(Value::as_object_mut) {
                 entry.remove("time");
             }
-            // Entries are sorted by time, so their order may differ too.
-            entries.sort_by_cached_key(ToString::to_string);
             entries
         }
         _ => Vec::new(),

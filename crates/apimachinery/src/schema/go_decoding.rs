@@ -74,6 +74,16 @@ impl<'a> Decoder<'a> {
                     self.note(format!("illegal base64 data at input byte {at}"));
                 }
             }
+            (JsonType::String, Value::Array(items)) if schema.is_bytes() => {
+                // A list of bytes.
+                for item in items.iter().filter(|item| !item.is_null()) {
+                    match item {
+                        Value::Number(number) if number.as_u64().is_some_and(|byte| byte <= 255) => {}
+                        Value::Number(number) => self.note(self.mismatch("uint8", &self.quoted(number))),
+                        other => self.note(self.mismatch("uint8", go::json_type(other))),
+                    }
+                }
+            }
             (JsonType::String, Value::String(_)) => {}
             (JsonType::Integer, Value::Number(number)) => {
                 let bits = if schema.node.format.as_deref() == Some("int32") { 32 } else { 64 };

@@ -104,10 +104,14 @@ impl LabelSelector {
         self.holds(|key| labels.get(key).map(String::as_str))
     }
 
-    /// Whether the selector matches an object with these labels, given as JSON.
+    /// Whether the selector matches an object with these labels, given as JSON. As Go reads them, null is an empty text, and an object with
+    /// a value of another type has no labels.
     #[must_use]
     pub fn matches_labels(&self, labels: Option<&Value>) -> bool {
-        self.holds(|key| labels.and_then(|labels| labels.get(key)).and_then(Value::as_str))
+        let is_text = |value: &Value| value.is_string() || value.is_null();
+        let labels = labels.and_then(Value::as_object);
+        let labels = labels.filter(|labels| labels.values().all(is_text));
+        self.holds(|key| Some(labels?.get(key)?.as_str().unwrap_or_default()))
     }
 
     /// Whether the selector matches an object for which `label` returns the value of a label.
@@ -175,6 +179,21 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn labels_with_a_value_that_is_no_text_count_as_absent() {
+        let selector = LabelSelector::parse("app").unwrap();
+        let matches = |labels: Value| selector.matches(&json!({"metadata": {"labels": labels}}));
+        assert!(matches(json!({"app": "web"})) && matches(json!({"app": null})));
+        assert!(
+            !matches(json!({"app": "web", "n": 1})) && !matches(json!({"n": "1"})) && !matches(json!("app"))
+        );
+        assert!(
+            LabelSelector::parse("!app")
+                .unwrap()
+                .matches(&json!({"metadata": {"labels": {"app": "web", "n": 1}}}))
+        );
+    }
 
     /// Compares the names of those objects out of the four below that a selector matches.
     fn check(selector: &str, expected: &str) {

@@ -5,6 +5,8 @@ use std::fmt::Write;
 
 use serde_json::{Map, Value};
 
+use crate::go;
+
 /// Formats a value, with a newline at the end.
 #[must_use]
 pub fn write(value: &Value) -> String {
@@ -147,11 +149,17 @@ fn write_scalar(out: &mut String, value: &Value, indent: usize) {
         Value::String(text) => write_string(out, text, indent, false),
         Value::Object(_) => out.push_str("{}"),
         Value::Array(_) => out.push_str("[]"),
+        Value::Number(number) if number.as_f64().is_some_and(is_whole) => out.push_str(&go::json(value)),
         other => {
             // Writing into a String cannot fail.
             let _ = write!(out, "{other}");
         }
     }
+}
+
+/// Whether a number is written without an exponent, because Go reads its JSON text as an integer of 64 bits, with or without a sign.
+fn is_whole(number: f64) -> bool {
+    number.fract() == 0.0 && (-9_223_372_036_854_775_808.0..18_446_744_073_709_551_616.0).contains(&number)
 }
 
 fn write_string(out: &mut String, text: &str, indent: usize, key: bool) {
@@ -275,6 +283,16 @@ fn is_plain(text: &str) -> bool {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn large_numbers_have_an_exponent_where_go_reads_floats() {
+        let value = json!([9_223_372_036_854_775_808.0, -9_223_372_036_854_775_808.0, 1e16, 1.5, 3]);
+        assert_eq!(
+            write(&value),
+            "- 9223372036854776000\n- -9223372036854776000\n- 10000000000000000\n- 1.5\n- 3\n"
+        );
+        assert!(write(&json!(1e21)).contains('e'));
+    }
 
     #[test]
     fn the_layout_is_that_of_go() {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::order::{ElementKey, Keyed};
-use super::{DIRECTIVE, merge_fields, no_merge_key, rejected, unknown_directive, without_directives};
+use super::{DIRECTIVE, merge_fields, no_merge_key, rejected, unknown_directive};
 use crate::go;
 use crate::schema::{Cursor, PatchStrategy};
 use crate::status::ApiError;
@@ -53,10 +53,9 @@ pub(super) fn merge(
                 }
             }
             None => {
-                if let Some(new) = without_directives(item.clone()) {
-                    places.add(identity, merged.len());
-                    merged.push(new);
-                }
+                // Unlike a new field, a new element keeps its nulls and the directives in it.
+                places.add(identity, merged.len());
+                merged.push(item.clone());
             }
         }
     }

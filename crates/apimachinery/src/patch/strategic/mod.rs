@@ -212,7 +212,8 @@ fn lookup<'a>(
 /// Returns a new value without its directives and nulls; `None` if nothing remains.
 fn without_directives(value: Value) -> Option<Value> {
     match value {
-        Value::Object(fields) if fields.contains_key(DIRECTIVE) => None,
+        // A null is dropped before directives are looked for.
+        Value::Object(fields) if fields.get(DIRECTIVE).is_some_and(|directive| !directive.is_null()) => None,
         Value::Object(fields) => {
             let kept = fields.into_iter().filter(|(_, value)| !value.is_null());
             let kept = kept.filter_map(|(key, value)| Some((key, without_directives(value)?)));

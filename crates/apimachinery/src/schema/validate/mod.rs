@@ -113,7 +113,7 @@ pub(super) fn blocks_rules(error: &FieldError) -> bool {
 }
 
 fn node(schema: Cursor<'_>, value: &Value, old: Option<&Value>, path: &FieldPath<'_>, errors: &mut Errors) {
-    if errors.is_full() || old == Some(value) {
+    if errors.is_full() || old.is_some_and(|old| is_unchanged(schema, old, value)) {
         return;
     }
     let rules = schema.node.rules.as_deref();
@@ -185,6 +185,30 @@ fn node(schema: Cursor<'_>, value: &Value, old: Option<&Value>, path: &FieldPath
                 errors.push(FieldError::required(path.field(name).to_string(), ""));
             }
         }
+    }
+}
+
+/// Whether a value counts as unchanged. As in kube-apiserver, an object whose schema does not declare one of its fields never does; so an
+/// object as a whole does not, because of its metadata. Elements of keyed lists may have moved.
+fn is_unchanged(schema: Cursor<'_>, old: &Value, new: &Value) -> bool {
+    match (old, new) {
+        (Value::Array(before), Value::Array(elements)) => {
+            let Some(known) = unique::Counterparts::of(schema, Some(old)) else { return before == elements };
+            let is_same = |element: &Value| {
+                let counterpart = known.find(element).filter(|old| !old.is_null() && element.is_object());
+                let items = schema.items();
+                items.zip(counterpart).is_some_and(|(items, old)| is_unchanged(items, old, element))
+            };
+            before.len() == elements.len() && elements.iter().all(is_same)
+        }
+        (Value::Object(before), Value::Object(fields)) => {
+            let is_same = |(name, value): (&String, &Value)| {
+                let child = schema.own_property(name).or_else(|| schema.additional());
+                child.zip(before.get(name)).is_some_and(|(child, old)| is_unchanged(child, old, value))
+            };
+            before.len() == fields.len() && fields.iter().all(is_same)
+        }
+        _ => old == new,
     }
 }
 

@@ -286,6 +286,14 @@ fn an_update_may_leave_invalid_parts_unchanged() {
     check_update(&spec, &old, &old, &expect![""]);
     check_update(&spec, &old, &with(json!({"note": "x"})), &expect!["spec.must: Required value"]);
     check_update(&spec, &old, &with(json!({"must": "x"})), &expect![""]);
+    // A schema that does not declare a field never leaves the object unchanged.
+    let open = json!({"type": "object", "required": ["must"], "x-kubernetes-preserve-unknown-fields": true});
+    check_update(&open, &json!({}), &json!({}), &expect![""]);
+    check_update(&open, &json!({"any": 1}), &json!({"any": 1}), &expect!["spec.must: Required value"]);
+    // Elements of a keyed list may move.
+    let moved =
+        json!({"plain": ["toolong", "b"], "ports": [{"name": "b"}, {"name": "toolong", "note": "1"}]});
+    check_update(&spec, &old, &moved, &expect![""]);
     // Elements of an atomic list have no identity, so each counts as new.
     check_update(
         &spec,
