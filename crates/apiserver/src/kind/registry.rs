@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use imbl::OrdMap;
 use kube_apimachinery::decode;
 use kube_apimachinery::go;
+use kube_apimachinery::metadata;
 use kube_apimachinery::schema::{self, Schema};
 use serde_json::Value;
 
@@ -121,6 +122,10 @@ impl ServedKind {
     /// fields of its stored version; only its metadata is equal in all versions.
     pub(crate) fn value(&self, stored: &Stored) -> Value {
         let mut object = stored.document.to_value(&self.kind, stored.revision);
+        if self.is_custom() {
+            // Whole numbers beyond the range of Go's integers are floats, also in the text of the storage.
+            decode::normalize_numbers(&mut object);
+        }
         if self.reads_as_stored(stored) || self.awaits_conversion(stored) {
             return object;
         }
@@ -181,6 +186,8 @@ impl ServedKind {
         if let Some(storage) = &self.stored_as {
             let mut object = object.clone();
             storage.prune(&mut object);
+            // The conversion decodes and encodes the metadata.
+            schema::coerce_stored_metadata(storage, &mut object);
             // Every version sets its defaults when it reads the object.
             return Document::new(&object, 0, self.storage_version());
         }
@@ -273,6 +280,21 @@ impl ServedKind {
     /// Whether annotations stand for fields of Go's internal type.
     pub(crate) fn has_version_annotations(&self) -> bool {
         !self.strategy.version_annotations(self).is_empty()
+    }
+
+    /// Removes the annotations that stand for fields of Go's internal type, and that are not in `given`.
+    pub(crate) fn retain_version_annotations(&self, given: &Value, object: &mut Value) {
+        let own = self.strategy.version_annotations(self);
+        if own.is_empty() {
+            return;
+        }
+        let metadata = metadata::of(object);
+        if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
+            annotations.retain(|name, _| !own.contains(&name.as_str()) || given.get(name).is_some());
+            if annotations.is_empty() {
+                metadata.remove("annotations");
+            }
+        }
     }
 
     /// Removes the annotations that stand for fields of Go's internal type.

@@ -68,9 +68,10 @@ pub(crate) trait Strategy: fmt::Debug + Send + Sync {
     }
 
     /// Sets the defaults that a new object gets just before it is stored, after it was prepared and validated. kube-apiserver sets them
-    /// when it reads the stored object.
-    fn default_stored(&self, served: &ServedKind, object: &mut Value) {
+    /// when it reads the stored object. Returns whether the object lacked any of them.
+    fn default_stored(&self, served: &ServedKind, object: &mut Value) -> bool {
         let _ = (served, object);
+        false
     }
 
     /// Whether the kind itself is finalizing a deleted object, so that another deletion changes nothing.
@@ -231,7 +232,7 @@ pub(crate) trait Strategy: fmt::Debug + Send + Sync {
         false
     }
 
-    /// Whether [`mark_deleted`](Self::mark_deleted) writes all deletion fields.
+    /// Whether [`mark_deleted`](Self::mark_deleted) writes all fields of the deletion when it begins.
     fn marks_itself(&self) -> bool {
         false
     }

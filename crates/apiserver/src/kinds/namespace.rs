@@ -13,6 +13,8 @@ use crate::kind::{Strategy, WriteContext};
 
 /// Finalizer in `spec.finalizers` that keeps a namespace until it is empty.
 pub(crate) const FINALIZER: &str = "kubernetes";
+/// Label with the name of the namespace.
+const NAME_LABEL: &str = "kubernetes.io/metadata.name";
 /// Finalizers without a domain.
 const STANDARD: [&str; 3] = [FINALIZER, "orphan", "foregroundDeletion"];
 /// Namespaces that cannot be deleted.
@@ -102,8 +104,14 @@ impl Strategy for Namespace {
         stays(namespace)
     }
 
-    fn mark_deleted(&self, _now: &str, namespace: &mut Value, _first: bool) {
-        mark_deleted(namespace);
+    fn marks_itself(&self) -> bool {
+        true
+    }
+
+    fn mark_deleted(&self, now: &str, namespace: &mut Value, first: bool) {
+        if first {
+            mark_deleted(now, namespace);
+        }
     }
 }
 
@@ -124,12 +132,17 @@ pub(crate) fn default(namespace: &mut Value) {
     if !labels.is_object() {
         *labels = json!({});
     }
-    labels["kubernetes.io/metadata.name"] = json!(name);
+    labels[NAME_LABEL] = json!(name);
 }
 
 /// Prepares a new namespace: phase, finalizer, and the label with its name, which may have been generated after defaulting.
 pub(crate) fn prepare_create(namespace: &mut Value) {
-    default(namespace);
+    // A generated name that is no label either is an error of the name alone: kube-apiserver sets the label after the validation.
+    let is_label = names::label_value(metadata::text(namespace, "name")).is_empty();
+    let is_set = namespace["metadata"]["labels"].get(NAME_LABEL).is_some();
+    if is_label || is_set {
+        default(namespace);
+    }
     namespace["status"] = json!({"phase": "Active"});
     let mut finalizers = namespace["spec"]["finalizers"].as_array().cloned().unwrap_or_default();
     if !finalizers.contains(&json!(FINALIZER)) {
@@ -180,9 +193,8 @@ fn admit_delete(name: &str) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// Sets the phase of a deleted namespace.
-fn mark_deleted(namespace: &mut Value) {
-    // kube-apiserver sets only the time and the phase.
-    metadata::of(namespace).remove("deletionGracePeriodSeconds");
+/// Sets the timestamp and the phase of a namespace whose deletion begins. As in kube-apiserver, its generation and its grace period stay.
+fn mark_deleted(now: &str, namespace: &mut Value) {
+    metadata::of(namespace).insert("deletionTimestamp".to_owned(), json!(now));
     namespace["status"]["phase"] = json!("Terminating");
 }

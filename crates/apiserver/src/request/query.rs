@@ -2,6 +2,7 @@
 
 use kube_apimachinery::go::quote;
 use kube_apimachinery::managed_fields::OnConflict;
+use kube_apimachinery::metadata;
 use kube_apimachinery::selector::{LabelSelector, field_terms};
 use kube_apimachinery::status::{ApiError, FieldError};
 use percent_encoding::percent_decode_str;
@@ -12,7 +13,7 @@ const META: &str = "meta.k8s.io/v1";
 /// Maximum number of parameters. Like Go's `net/url`, a query with more counts as empty.
 const MAX_PARAMETERS: usize = 10_000;
 
-/// A parsed query string. A parameter may occur more than once.
+/// A parsed query string. A parameter may occur more than once. As in Go, parameters with a malformed escape or a semicolon are ignored.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Query(Vec<(String, String)>);
 
@@ -29,6 +30,7 @@ impl Query {
         let pairs = query.split('&').filter(|pair| !pair.is_empty());
         Self(
             pairs
+                .filter(|pair| is_readable(pair))
                 .map(|pair| {
                     let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
                     (decode(name), decode(value))
@@ -71,6 +73,15 @@ impl Query {
             }),
         }
     }
+}
+
+/// Whether Go reads a parameter.
+fn is_readable(pair: &str) -> bool {
+    let is_escape = |rest: &str| {
+        let digits = rest.as_bytes().get(..2);
+        digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
+    };
+    !pair.contains(';') && pair.split('%').skip(1).all(is_escape)
 }
 
 /// Builds a 422 about the options of a request, not about its object.
@@ -153,17 +164,7 @@ impl WriteOptions {
             }
             _ => {}
         }
-        if field_manager.len() > 128 {
-            errors.push(FieldError {
-                reason: "FieldValueTooLong",
-                field: "fieldManager".to_owned(),
-                message: "Too long: may not be more than 128 bytes".to_owned(),
-            });
-        }
-        for (at, bad) in field_manager.char_indices().filter(|(_, c)| c.is_control()) {
-            let detail = format!("invalid character U+{:04X} (at position {at})", u32::from(bad));
-            errors.push(FieldError::invalid("fieldManager", &quote(&field_manager), &detail));
-        }
+        errors.extend(metadata::validate_manager("fieldManager", &field_manager));
         let dry_run = dry_run(&query.all("dryRun"), &mut errors);
         let field_validation = match query.text("fieldValidation") {
             "" | "Warn" => FieldValidation::Warn,
@@ -230,6 +231,7 @@ impl Propagation {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct DeleteOptions {
     pub(crate) dry_run: bool,
+    /// Period as the client sent it; [`grace_period`](Self::grace_period) returns the one that applies.
     pub(crate) grace_period_seconds: Option<i64>,
     pub(crate) uid: Option<String>,
     pub(crate) resource_version: Option<String>,
@@ -282,11 +284,13 @@ impl DeleteOptions {
             }
         };
         options.orphan_dependents = orphan_dependents;
-        // As in kube-apiserver, a negative period becomes one second, not zero.
-        options.grace_period_seconds =
-            options.grace_period_seconds.map(|seconds| if seconds < 0 { 1 } else { seconds });
         options.dry_run = dry_run(&dry, &mut errors);
         if errors.is_empty() { Ok(options) } else { Err(invalid_options("DeleteOptions", errors)) }
+    }
+
+    /// Returns the grace period. As in kube-apiserver, a negative period is one second, not zero.
+    pub(crate) fn grace_period(&self) -> Option<i64> {
+        self.grace_period_seconds.map(|seconds| if seconds < 0 { 1 } else { seconds })
     }
 
     /// Returns the options as an object.
@@ -484,9 +488,11 @@ mod tests {
 
     #[test]
     fn escapes_and_plus_signs_are_decoded() {
-        let query = Query::parse("labelSelector=a+in+%28b%2Cc%29&&x=%zz");
+        let query = Query::parse("labelSelector=a+in+%28b%2Cc%29&&x=%zz&y=1%&a;b=1&z=%2");
         assert_eq!(query.text("labelSelector"), "a in (b,c)");
-        assert_eq!(query.text("x"), "%zz");
+        for name in ["x", "y", "a;b", "b", "z"] {
+            assert_eq!(query.get(name), None, "{name}");
+        }
     }
 
     #[test]
@@ -522,10 +528,11 @@ mod tests {
         });
         let options = DeleteOptions::read(&Query::default(), Some(&body)).unwrap();
         let expected = json!({
-            "kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1", "gracePeriodSeconds": 1,
+            "kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1", "gracePeriodSeconds": -3,
             "preconditions": {"uid": "u"}, "propagationPolicy": "Orphan", "dryRun": ["All"],
         });
         assert_eq!(options.to_value(), expected);
+        assert_eq!(options.grace_period(), Some(1));
     }
 
     #[test]

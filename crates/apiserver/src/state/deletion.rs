@@ -101,10 +101,11 @@ pub(crate) fn begin(
     let held = !finalizers.is_empty() || served.strategy.held(old) || matches!(grace, Grace::Seconds(1..));
     // An object that is removed at once is not marked.
     if held || *grace != Grace::None {
-        if !served.strategy.marks_itself() {
+        let first = !metadata::is_terminating(old);
+        if !(first && served.strategy.marks_itself()) {
             mark(cluster, &mut new, grace);
         }
-        served.strategy.mark_deleted(&cluster.clock.now_seconds(), &mut new, !metadata::is_terminating(old));
+        served.strategy.mark_deleted(&cluster.clock.now_seconds(), &mut new, first);
     }
     (new, held)
 }
@@ -138,11 +139,8 @@ pub(crate) fn grace_period(served: &ServedKind, asked: Option<i64>, old: &Value)
 
 /// Marks an object that stays as being deleted, or shortens its grace period.
 fn mark(cluster: &ClusterState, object: &mut Value, grace: &Grace) {
-    let seconds = if let Grace::Seconds(seconds) = grace { *seconds } else { 0 };
     let first = !metadata::is_terminating(object);
-    if !first && *grace == Grace::None {
-        return;
-    }
+    let Grace::Seconds(seconds) = *grace else { return mark_now(cluster, object, first) };
     let granted = object["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or_default();
     // A shorter grace period counts from the start of the deletion, which is the old deadline minus the old grace period.
     let begun: Option<Timestamp> = metadata::text(object, "deletionTimestamp")
@@ -155,7 +153,29 @@ fn mark(cluster: &ClusterState, object: &mut Value, grace: &Grace) {
     fields.insert("deletionTimestamp".to_owned(), json!(go::format_seconds(end)));
     fields.insert("deletionGracePeriodSeconds".to_owned(), json!(seconds));
     if first {
-        // The start of a deletion counts as a change of the desired state.
+        raise_generation(object);
+    }
+}
+
+/// Marks an object without a grace period that its finalizers keep. An object that a client created with a deletion timestamp is marked
+/// too.
+fn mark_now(cluster: &ClusterState, object: &mut Value, first: bool) {
+    if first {
+        raise_generation(object);
+    }
+    let now = cluster.clock.now();
+    let is_later = |text: &str| text.parse().is_ok_and(|end: Timestamp| end > now);
+    let is_pending = first || is_later(metadata::text(object, "deletionTimestamp"));
+    let fields = metadata::of(object);
+    if is_pending {
+        fields.insert("deletionTimestamp".to_owned(), json!(go::format_seconds(now)));
+    }
+    fields.insert("deletionGracePeriodSeconds".to_owned(), json!(0));
+}
+
+/// Increments the generation, because the start of a deletion counts as a change of the desired state. Generations below 1 stay.
+fn raise_generation(object: &mut Value) {
+    if object["metadata"]["generation"].as_i64().is_some_and(|generation| generation > 0) {
         metadata::raise_generation(object);
     }
 }

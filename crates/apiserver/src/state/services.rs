@@ -92,7 +92,7 @@ impl Drop for Reservation<'_> {
 }
 
 impl ClusterState {
-    /// Allocates the addresses and ports that the new state of an object needs; `None` for kinds that need none.
+    /// Allocates the addresses and ports that the new state of an object needs; `None` for kinds that need none. A dry run takes none.
     ///
     /// # Errors
     /// 422 with the fields that cannot be satisfied; 500 if a range is full.
@@ -101,6 +101,7 @@ impl ClusterState {
         served: &ServedKind,
         old: Option<&Value>,
         object: &mut Value,
+        dry_run: bool,
     ) -> Result<Option<Reservation<'_>>, ApiError> {
         if !served.strategy.allocates(served) {
             return Ok(None);
@@ -108,7 +109,7 @@ impl ClusterState {
         let mut reservation = Reservation { services: &self.services, taken: ServiceAllocation::default() };
         let allocated = {
             let mut pool = self.services.pool.lock();
-            served.strategy.allocate(&mut pool.reserving(&mut reservation.taken), old, object)
+            served.strategy.allocate(&mut pool.reserving(&mut reservation.taken, dry_run), old, object)
         };
         allocated.map(|()| Some(reservation))
     }

@@ -47,6 +47,8 @@ pub(crate) struct Document {
     owned: bool,
     /// Whether the object is being deleted; cached so that the text need not be parsed.
     terminating: bool,
+    /// Whether kube-apiserver stores another text; see [`differing`](Self::differing).
+    differing: bool,
 }
 
 impl Document {
@@ -70,8 +72,15 @@ impl Document {
                 .get("ownerReferences")
                 .and_then(Value::as_array)
                 .is_some_and(|owners| !owners.is_empty()),
-            terminating: metadata.get("deletionTimestamp").is_some_and(|time| !time.is_null()),
+            terminating: kube_apimachinery::metadata::is_terminating(object),
+            differing: false,
         }
+    }
+
+    /// Marks a document whose text kube-apiserver stores without some defaults, or with undeclared fields of a webhook. Readers see the same
+    /// object. The next update writes the object even if it changes nothing. A data file does not keep the mark.
+    pub(crate) fn differing(self) -> Self {
+        Self { differing: true, ..self }
     }
 
     /// Creates a document with the metadata of `self` and the fields of `content`, which contains no metadata. `metadata` is the length
@@ -108,6 +117,7 @@ impl Document {
             stored_in,
             owned: object.metadata.owner_references.is_some_and(|owners| !owners.is_empty()),
             terminating: object.metadata.deletion_timestamp.is_some(),
+            differing: false,
         })
     }
 
@@ -191,9 +201,9 @@ impl Document {
         self.terminating
     }
 
-    /// Whether both documents contain the same object.
+    /// Whether both documents have the same text, also in kube-apiserver.
     pub(crate) fn same(&self, other: &Self) -> bool {
-        self.tail == other.tail
+        !self.differing && !other.differing && self.tail == other.tail
     }
 }
 

@@ -193,6 +193,14 @@ impl Admission {
         Ok(round)
     }
 
+    /// Whether there is a mutating webhook that may have to review a request.
+    pub(crate) fn asks_mutating_webhooks(&self, attributes: &Attributes<'_>) -> bool {
+        self.plugins.iter().any(|plugin| match plugin {
+            Plugin::MutatingWebhooks(webhooks) => webhooks.review(attributes),
+            _ => false,
+        })
+    }
+
     /// Whether there is a validating webhook that may have to review a request.
     pub(crate) fn asks_validating_webhooks(&self, attributes: &Attributes<'_>) -> bool {
         self.plugins.iter().any(|plugin| match plugin {

@@ -258,6 +258,7 @@ impl Converter {
         metadata::of(&mut object).remove("resourceVersion");
         let documents = Self::call(cluster, webhook, storage, iter::once(Ok(object)), |mut converted| {
             storage.schema.prune(&mut converted);
+            schema::coerce_stored_metadata(&storage.schema, &mut converted);
             // The document is written without a schema: a reader in the storage version sets its defaults.
             Document::new(&converted, 0, version_number(&storage.name))
         });

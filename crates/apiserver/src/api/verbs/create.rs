@@ -97,7 +97,7 @@ pub(crate) async fn create(
         }
         // Addresses and ports of a Service stay reserved until the commit, or the end of a dry run.
         let _reserved = match call.path.subresource.as_str() {
-            "" => call.cluster.allocate(served, None, &mut candidate)?,
+            "" => call.cluster.allocate(served, None, &mut candidate, options.dry_run)?,
             _ => None,
         };
         prepare(call, &mut candidate)?;
@@ -109,12 +109,12 @@ pub(crate) async fn create(
             if name.is_empty() { metadata::text(&candidate, "name").to_owned() } else { name.clone() };
         let attributes = attributes.named(&named);
         admission.validate(&attributes, Some(&candidate)).await?;
-        served.strategy.prepare_storage(served, &mut candidate);
+        let is_pruned = prepare_storage(call, &attributes, &mut candidate);
         call.permissions.record_created(metadata::text(&candidate, "name"));
         if !options.dry_run {
             metadata::of(&mut candidate).remove("selfLink");
         }
-        served.strategy.default_stored(served, &mut candidate);
+        let is_completed = served.strategy.default_stored(served, &mut candidate);
         if options.dry_run {
             let key = Key::new(namespace, metadata::text(&candidate, "name"));
             let taken = call.cluster.read(|store| store.get(served.storage(), &key).is_some());
@@ -123,7 +123,7 @@ pub(crate) async fn create(
             }
         } else if is_posted && has_revision(&candidate) {
             return Err(ApiError::internal("resourceVersion should not be set on objects to be created"));
-        } else if let Some(stored) = commit(call, &attributes, &candidate).await? {
+        } else if let Some(stored) = commit(call, &attributes, &candidate, is_pruned || is_completed).await? {
             return Ok(Created::Stored(call.converted(stored).await?));
         }
         if !generate {
@@ -177,15 +177,30 @@ fn prepare(call: &Call, object: &mut Value) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// Stores the object. Returns `None` if the name is taken.
+/// Prepares an object for the storage. Returns whether it had undeclared fields, which a mutating webhook can add to a custom object:
+/// kube-apiserver drops them only when it reads the object.
+pub(super) fn prepare_storage(call: &Call, attributes: &Attributes<'_>, object: &mut Value) -> bool {
+    let served = &call.served;
+    let is_pruned = served.is_custom()
+        && !served.is_stored_in_another_version()
+        && !served.converts_writes()
+        && call.context.admission.asks_mutating_webhooks(attributes)
+        && !served.unknown_fields(object).is_empty();
+    served.strategy.prepare_storage(served, object);
+    is_pruned
+}
+
+/// Stores the object. `differs` is whether kube-apiserver stores another text. Returns `None` if the name is taken.
 async fn commit(
     call: &Call,
     attributes: &Attributes<'_>,
     object: &Value,
+    differs: bool,
 ) -> Result<Option<std::sync::Arc<Stored>>, ApiError> {
     let namespace = &call.path.namespace;
     let key = Key::new(namespace, metadata::text(object, "name"));
-    let change = Change::Put(call.document(object).await?);
+    let document = call.document(object).await?;
+    let change = Change::Put(if differs { document.differing() } else { document });
     let guard = |store: &Store<StorageKey>| {
         let charges = call.context.admission.recheck(attributes, object, store)?;
         check_definition(call, store, key.name())?;

@@ -21,6 +21,7 @@ use crate::request::query::{DeleteOptions, ListOptions, Propagation};
 use crate::request::request_body;
 use crate::state::Refused;
 use crate::state::deletion::{self, FOREGROUND, Grace, ORPHAN};
+use crate::store::Document;
 
 /// Deletes the object in the URL.
 pub(crate) async fn run(call: &Call, bytes: &Bytes) -> Result<Reply, ApiError> {
@@ -134,7 +135,7 @@ pub(crate) async fn delete(
             // The kind itself completes the deletion.
             return reply::stored(call, 200, &shown);
         }
-        let grace = deletion::grace_period(served, options.grace_period_seconds, &old);
+        let grace = deletion::grace_period(served, options.grace_period(), &old);
         if grace == Grace::Pending {
             // An earlier deletion is in progress, and this one does not shorten its grace period.
             return reply::stored(call, 200, &shown);
@@ -147,27 +148,34 @@ pub(crate) async fn delete(
         let (new, held) = deletion::begin(&call.cluster, served, &old, &finalizers, &grace);
         // As in kube-apiserver, only the deprecated field `orphanDependents` leads to 202. Other clients expect 200.
         let code = if held && options.orphan_dependents == Some(false) { 202 } else { 200 };
-        // A repeated deletion changes nothing and needs no commit.
-        if held && new == old {
+        let is_marked = held || grace != Grace::None;
+        // An object that is removed at once is shown as it is stored, with its finalizers.
+        let last = if is_marked { &new } else { &old };
+        if options.dry_run {
+            return answer(call, code, held, last, stored.revision);
+        }
+        let document = if is_marked { Some(call.document(&new).await?) } else { None };
+        // As in kube-apiserver, texts are compared: a repeated deletion changes nothing, unless the object was stored in another form.
+        let is_same = |document: &Document| document.same(&stored.document);
+        if held && document.as_ref().is_some_and(is_same) && served.is_stored_as_wanted(&stored) {
             return reply::stored(call, code, &shown);
         }
-        if options.dry_run {
-            return answer(call, code, held, &new, stored.revision);
-        }
-        let document = || served.document_with_metadata(&stored, &new);
         let (mut revision, mut marking) = (stored.revision, grace);
-        if !held && marking != Grace::None && reviewed != DeletionReview::Before {
-            let Ok(marked) = deletion::mark_only(&call.cluster, served, &key, revision, document()) else {
-                continue;
-            };
+        if let Some(document) = &document
+            && !held
+            && reviewed != DeletionReview::Before
+        {
+            let marked = deletion::mark_only(&call.cluster, served, &key, revision, document.clone());
+            let Ok(marked) = marked else { continue };
             // kube-apiserver calls the plugins twice for such an object: when it is marked as deleted, and when it is removed.
             (revision, marking) = (marked.revision, Grace::None);
             let marked = with_revision(&new, revision);
             review(call, options, &Grace::Seconds(0), reviewed, &marked).await?;
         }
-        match deletion::carry_out(&call.cluster, served, &key, revision, document, held, &marking) {
+        let marked = || document.unwrap_or_else(|| served.document_with_metadata(&stored, &new));
+        match deletion::carry_out(&call.cluster, served, &key, revision, marked, held, &marking) {
             Ok(event) => {
-                return answer(call, code, held, &new, event.revision);
+                return answer(call, code, held, last, event.revision);
             }
             Err(Refused::Conflict) => {}
             Err(Refused::Because(never)) => match never {},
@@ -187,15 +195,7 @@ async fn review(
     if reviewed == DeletionReview::Before {
         return Ok(());
     }
-    // The options are those that the kind completes: with the grace period, and for a namespace or a definition with its UID, so that the
-    // deletion never continues with another object of that name.
-    let mut complete = options.clone();
-    if let Grace::Seconds(seconds) = grace {
-        complete.grace_period_seconds = Some(*seconds);
-    }
-    if call.served.strategy.pins_deleted_uid() && complete.uid.is_none() {
-        complete.uid = Some(metadata::text(old, "uid").to_owned());
-    }
+    let complete = completed(call, options, grace, reviewed, old);
     let attributes = call.attributes(OperationOptions::Delete(&complete), Some(old));
     let attributes = match reviewed {
         DeletionReview::InCollection => Attributes { name: "", ..attributes },
@@ -204,6 +204,33 @@ async fn review(
     let admission = &call.context.admission;
     admission.mutate(&attributes, None).await?;
     admission.validate(&attributes, None).await
+}
+
+/// Returns the options of a deletion as admission plugins see them. Those of a collection are the options of the request. Those of one object
+/// have its grace period, and for a namespace or a definition its UID, so that the deletion never continues with another object of that
+/// name; the first deletion of these two kinds leaves the grace period as it was sent.
+fn completed(
+    call: &Call,
+    options: &DeleteOptions,
+    grace: &Grace,
+    reviewed: DeletionReview,
+    old: &Value,
+) -> DeleteOptions {
+    let mut complete = options.clone();
+    if reviewed == DeletionReview::InCollection {
+        return complete;
+    }
+    let strategy = call.served.strategy;
+    if metadata::is_terminating(old) || !strategy.marks_itself() {
+        complete.grace_period_seconds = match grace {
+            Grace::Seconds(seconds) => Some(*seconds),
+            Grace::None | Grace::Pending => options.grace_period(),
+        };
+    }
+    if strategy.pins_deleted_uid() && complete.uid.is_none() {
+        complete.uid = Some(metadata::text(old, "uid").to_owned());
+    }
+    complete
 }
 
 /// Responds with the object if it still exists or if its kind requires that, otherwise with a `Status`.

@@ -7,6 +7,9 @@ use serde_json::Value;
 use super::Call;
 use crate::store::Key;
 
+/// Types of addresses by which kube-apiserver reaches a kubelet.
+const ADDRESS_TYPES: [&str; 5] = ["Hostname", "InternalDNS", "InternalIP", "ExternalDNS", "ExternalIP"];
+
 /// Returns the error for a request that needs the kubelet of a node. If the node is missing, kube-apiserver's message names the resource of
 /// the request.
 pub(super) fn unreachable(call: &Call, node: &str) -> ApiError {
@@ -19,8 +22,14 @@ pub(super) fn unreachable(call: &Call, node: &str) -> ApiError {
     let Some(object) = stored else {
         return ApiError::not_found(&resource.group, &resource.plural, node);
     };
-    if object["status"]["addresses"].as_array().is_none_or(Vec::is_empty) {
-        return ApiError::internal("no preferred addresses found; known addresses: []");
+    let addresses = object["status"]["addresses"].as_array().map_or(&[][..], Vec::as_slice);
+    let text = |address: &Value, field: &str| address[field].as_str().unwrap_or_default().to_owned();
+    if !addresses.iter().any(|address| ADDRESS_TYPES.contains(&&*text(address, "type"))) {
+        let known = addresses
+            .iter()
+            .map(|address| format!("{{{} {}}}", text(address, "type"), text(address, "address")));
+        let known = known.collect::<Vec<_>>().join(" ");
+        return ApiError::internal(format!("no preferred addresses found; known addresses: [{known}]"));
     }
     let subresource = &call.path.subresource;
     let why = format!(

@@ -52,15 +52,16 @@ impl Call {
     }
 
     /// Converts the state of an object before a write to the stored version. kube-apiserver needs that form to compare it with its storage,
-    /// because it starts from its watch cache, which holds the object in the version of the request.
+    /// because it starts from its watch cache, which holds the object in the version of the request. Returns the form if a webhook was
+    /// called.
     ///
     /// # Errors
     /// 500 if a webhook has to convert the object and fails.
-    pub(crate) async fn convert_cached(&self, old: &Value) -> Result<(), ApiError> {
-        if self.served.converts_writes() {
-            self.document(old).await?;
+    pub(crate) async fn convert_cached(&self, old: &Value) -> Result<Option<Document>, ApiError> {
+        if !self.served.converts_writes() {
+            return Ok(None);
         }
-        Ok(())
+        self.document(old).await.map(Some)
     }
 
     /// Returns the object that a write would have stored, for a dry run. It may lose fields, like an object that is stored in another

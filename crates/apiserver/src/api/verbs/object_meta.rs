@@ -22,7 +22,11 @@ pub(crate) fn reconcile_namespace(
 ) -> Result<(), ApiError> {
     let metadata = of(object);
     if !served.resource.namespaced {
-        metadata.remove("namespace");
+        // An empty one in the apply of a custom object is stored as it is.
+        let is_empty = metadata.get("namespace").and_then(Value::as_str).is_none_or(str::is_empty);
+        if !(is_empty && served.is_custom()) {
+            metadata.remove("namespace");
+        }
         return Ok(());
     }
     match metadata.get("namespace").and_then(Value::as_str).unwrap_or_default() {

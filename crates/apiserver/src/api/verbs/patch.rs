@@ -26,6 +26,27 @@ const MERGE: &str = "application/merge-patch+json";
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
 pub(crate) const APPLY: &str = "application/apply-patch+yaml";
 
+/// Fields of Go's internal types that have names in JSON.
+const INTERNAL_FIELDS: [&str; 17] = [
+    "apiVersion",
+    "kind",
+    "name",
+    "generateName",
+    "namespace",
+    "selfLink",
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "labels",
+    "annotations",
+    "ownerReferences",
+    "finalizers",
+    "managedFields",
+];
+
 /// Patch types of the API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PatchType {
@@ -256,7 +277,7 @@ pub(super) fn check_type(
     Err(refusal(patch, new, &why))
 }
 
-/// Returns the error of a patch that empties `apiVersion`: Go then decodes the internal type, which has no fields in JSON.
+/// Returns the error of a patch that empties `apiVersion`: Go then decodes the internal type, which has other fields in JSON.
 fn check_internal_type(
     call: &Call,
     new: &Value,
@@ -279,7 +300,8 @@ fn check_internal_type(
         return Err(refusal(patch, new, &why));
     }
     let fields = new.as_object().into_iter().flatten().map(|(field, _)| field.clone());
-    let unknown = fields.filter(|field| !["apiVersion", "kind"].contains(&&**field)).collect();
+    // Those of its metadata are at the top.
+    let unknown = fields.filter(|field| !INTERNAL_FIELDS.contains(&&**field)).collect();
     report_strict(call, new, patch, unknown, validation)?;
     update::check_name(call, &json!({"metadata": {}}))
 }

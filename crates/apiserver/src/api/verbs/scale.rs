@@ -195,9 +195,10 @@ fn scaled(call: &Call, scale: &Value, old: &Value) -> Result<Value, ApiError> {
     }
     let mut new = old.clone();
     set(&mut new, &paths.spec_replicas, json!(replicas));
-    if call.served.is_custom() {
-        // The path may have been absent, so that its parents have no defaults yet.
-        call.served.schema.default_applied(&mut new);
+    let served = &call.served;
+    if served.is_custom() && !served.converts_writes() && !served.is_stored_in_another_version() {
+        // The path may have been absent, so that its parents have no defaults yet. A reader would set them, those of the stored version.
+        served.schema.default_applied(&mut new);
     }
     managed_fields::scale::take_over(&mut new, &paths.spec_replicas, &call.served.kind.api_version, scale);
     // `old` has the current resource version, so the client requires none.

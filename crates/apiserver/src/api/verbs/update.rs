@@ -151,7 +151,8 @@ pub(crate) async fn change(
         let stored = stored.ok_or_else(|| call.not_found())?;
         let shown = call.converted(Arc::clone(&stored)).await?;
         let old = served.value(&shown);
-        call.convert_cached(&old).await?;
+        // A dry run starts from the storage.
+        let cached = if options.dry_run { None } else { call.convert_cached(&old).await? };
         let (mut new, ownership) = call.with_conversions(|| transform(call, &old)).await?;
         // Ownership is tracked before plugins and the kind set other fields, which have no owner.
         if let Ownership::Tracked(emptied) = &ownership {
@@ -177,20 +178,14 @@ pub(crate) async fn change(
         call.check_escalation(Some(&old), &new)?;
         // Checked only here, because a patch may set `resourceVersion`.
         check_revision(call, &stored, &new)?;
-        if ownership == Ownership::Applied {
-            // Compared before `prepare`: an apply that sets read-only metadata counts as a write, even though `prepare` restores that
-            // metadata.
-            managed_fields::keep_times_of_no_op(&old, &mut new);
-        }
         let asks_webhooks = matches!(reviewed, UpdateReview::Object)
             && !served.is_custom()
             && admission.asks_validating_webhooks(&call.attributes(operation, Some(&old)));
         let typed = asks_webhooks.then(|| new.clone());
         // Addresses and ports of a Service stay reserved until the commit, or the end of a dry run.
-        let _reserved = prepare(call, &old, &mut new)?;
-        if ownership != Ownership::Applied {
-            managed_fields::keep_times_of_no_op(&old, &mut new);
-        }
+        let _reserved = prepare(call, &old, &mut new, options.dry_run)?;
+        // Compared with the fields that `prepare` restores.
+        managed_fields::keep_times_of_no_op(&old, &mut new);
         match reviewed {
             UpdateReview::Object => {
                 // Webhooks see the empty lists, which are stored as null.
@@ -211,9 +206,8 @@ pub(crate) async fn change(
             UpdateReview::Before => {}
         }
         // For builtin kinds `prepare` has done this, because its result is compared with the stored state.
-        if served.is_custom() {
-            served.strategy.prepare_storage(served, &mut new);
-        }
+        let differs = served.is_custom()
+            && create::prepare_storage(call, &call.attributes(operation, Some(&old)), &mut new);
         // The write completes a deletion: it removed the last finalizer, and the grace period is over.
         let gone = metadata::is_terminating(&new)
             && metadata::finalizers(&new).is_empty()
@@ -225,8 +219,14 @@ pub(crate) async fn change(
         }
         let is_wanted = served.is_stored_as_wanted(&stored);
         let document = call.document(&new).await?;
-        // As in kube-apiserver, texts are compared: the new one may have defaults that were not stored yet.
-        if !gone && document.same(&stored.document) && is_wanted {
+        let document = if differs { document.differing() } else { document };
+        // As in kube-apiserver, texts are compared: the new one may have defaults that were not stored yet. It has to equal the text of the
+        // former state too, which is decoded, so that it lacks nulls and empty metadata of a custom object.
+        let is_unchanged = || {
+            let encoded = || cached.unwrap_or_else(|| served.document(&old));
+            !served.is_custom() || document.same(&encoded())
+        };
+        if !gone && document.same(&stored.document) && is_wanted && is_unchanged() {
             return Ok(Changed::Stored(shown));
         }
         if options.dry_run {
@@ -278,7 +278,12 @@ fn check_revision(call: &Call, stored: &Stored, new: &Value) -> Result<(), ApiEr
 }
 
 /// Restores the parts that this request cannot write, sets the fields that the kind determines, and validates the new state.
-fn prepare<'a>(call: &'a Call, old: &Value, new: &mut Value) -> Result<Option<Reservation<'a>>, ApiError> {
+fn prepare<'a>(
+    call: &'a Call,
+    old: &Value,
+    new: &mut Value,
+    dry_run: bool,
+) -> Result<Option<Reservation<'a>>, ApiError> {
     let (served, path) = (&call.served, &call.path);
     let subresource = path.subresource.as_str();
     // Plugins may have changed the namespace.
@@ -286,7 +291,8 @@ fn prepare<'a>(call: &'a Call, old: &Value, new: &mut Value) -> Result<Option<Re
     metadata::of(new).insert("resourceVersion".to_owned(), metadata::text(old, "resourceVersion").into());
     metadata::restore(old, new);
     isolate(served, subresource, old, new);
-    let reserved = if subresource.is_empty() { call.cluster.allocate(served, Some(old), new)? } else { None };
+    let reserved =
+        if subresource.is_empty() { call.cluster.allocate(served, Some(old), new, dry_run)? } else { None };
     served.strategy.prepare_update(served, &call.write_context(), old, new, subresource);
     // A binding does not change the generation of its pod.
     if !["status", "binding"].contains(&subresource) {
@@ -307,8 +313,8 @@ fn prepare<'a>(call: &'a Call, old: &Value, new: &mut Value) -> Result<Option<Re
 fn isolate(served: &ServedKind, subresource: &str, old: &Value, new: &mut Value) {
     let keep = |name: &str| match subresource {
         "" => served.resource.status && name == "status",
-        // A custom object keeps its kind, whatever the body says.
-        "status" if name == "kind" => served.is_custom(),
+        // A custom object keeps its type, whatever the body says.
+        "status" if ["apiVersion", "kind"].contains(&name) => served.is_custom(),
         "status" => !["status", "metadata", "apiVersion"].contains(&name),
         _ => false,
     };

@@ -28,9 +28,10 @@ pub(super) trait BuiltinKind: fmt::Debug + Send + Sync {
     }
 
     /// Sets the defaults that a new object gets just before it is stored, after it was prepared and validated. kube-apiserver sets them
-    /// when it reads the stored object.
-    fn default_stored(&self, object: &mut Value) {
+    /// when it reads the stored object. Returns whether the object lacked any of them.
+    fn default_stored(&self, object: &mut Value) -> bool {
         let _ = object;
+        false
     }
 
     /// Converts an object from the version of `resource` to the stored version.
@@ -180,8 +181,8 @@ impl<K: BuiltinKind> Strategy for K {
         BuiltinKind::conversion_error(self, object)
     }
 
-    fn default_stored(&self, _served: &ServedKind, object: &mut Value) {
-        BuiltinKind::default_stored(self, object);
+    fn default_stored(&self, _served: &ServedKind, object: &mut Value) -> bool {
+        BuiltinKind::default_stored(self, object)
     }
 
     fn convert_to_storage(&self, served: &ServedKind, object: &mut Value) {

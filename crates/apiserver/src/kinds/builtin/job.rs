@@ -30,8 +30,8 @@ impl BuiltinKind for Job {
         select_own_pods(job);
     }
 
-    fn default_stored(&self, job: &mut Value) {
-        default_labels(job);
+    fn default_stored(&self, job: &mut Value) -> bool {
+        default_labels(job)
     }
 
     fn prepare_subresource(
@@ -83,15 +83,17 @@ pub(super) fn many_indexes(spec: &Value, path: &str) -> Option<String> {
     })
 }
 
-/// Gives a Job without labels those of its template.
-fn default_labels(job: &mut Value) {
+/// Gives a Job without labels those of its template. Returns whether it had none.
+fn default_labels(job: &mut Value) -> bool {
     let labels = job["spec"]["template"]["metadata"]["labels"].clone();
     if labels.is_object()
         && job["metadata"]["labels"].as_object().is_none_or(Map::is_empty)
         && let Some(metadata) = job.get_mut("metadata").and_then(Value::as_object_mut)
     {
         metadata.insert("labels".to_owned(), labels);
+        return true;
     }
+    false
 }
 
 fn default(job: &mut Value) {

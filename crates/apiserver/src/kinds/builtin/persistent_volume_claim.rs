@@ -28,8 +28,9 @@ impl BuiltinKind for PersistentVolumeClaim {
         prepare_sources(&Value::Null, claim);
     }
 
-    fn default_stored(&self, claim: &mut Value) {
+    fn default_stored(&self, claim: &mut Value) -> bool {
         within(claim, "status", |status| set(status, "phase", json!("Pending")));
+        true
     }
 
     fn prepare_update(&self, _context: &WriteContext<'_>, old: &Value, new: &mut Value) {

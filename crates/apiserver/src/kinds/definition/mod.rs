@@ -95,6 +95,8 @@ impl Strategy for Definition {
     }
 
     fn mark_deleted(&self, now: &str, definition: &mut Value, first: bool) {
-        object::mark_deleted(now, definition, first);
+        if first {
+            object::mark_deleted(now, definition);
+        }
     }
 }

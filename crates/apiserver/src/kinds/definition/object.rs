@@ -75,12 +75,8 @@ fn storage_versions(definition: &Value) -> Vec<&str> {
         .collect()
 }
 
-/// Marks a definition as being deleted and adds the cleanup finalizer. A second DELETE only sets the grace period.
-pub(crate) fn mark_deleted(now: &str, definition: &mut Value, first: bool) {
-    if !first {
-        metadata::of(definition).insert("deletionGracePeriodSeconds".to_owned(), json!(0));
-        return;
-    }
+/// Marks a definition as being deleted and adds the cleanup finalizer.
+pub(crate) fn mark_deleted(now: &str, definition: &mut Value) {
     let mut finalizers: Vec<String> =
         metadata::finalizers(definition).into_iter().map(str::to_owned).collect();
     if !finalizers.iter().any(|finalizer| finalizer == CLEANUP) {

@@ -4,7 +4,7 @@ mod approval;
 mod conversion_settings;
 mod definition_version;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use kube_apimachinery::go::quote;
 use kube_apimachinery::metadata;
@@ -226,17 +226,17 @@ fn check_stored_versions(definition: &Value, errors: &mut Vec<FieldError>) {
         return;
     }
     let versions = list(&definition["spec"], "versions");
-    for version in versions.iter().filter(|version| version["storage"] == true) {
-        if !stored.contains(&version["name"]) {
-            let detail = format!("must have the storage version {}", text(version, "name"));
+    let numbered = stored.iter().filter_map(Value::as_str).enumerate();
+    let mut missing: BTreeMap<&str, usize> = numbered.map(|(index, version)| (version, index)).collect();
+    for version in versions {
+        let name = text(version, "name");
+        // The first of several versions with one name counts.
+        if missing.remove(name).is_none() && version["storage"] == true {
+            let detail = format!("must have the storage version {name}");
             errors.push(FieldError::invalid(place, &shown.to_string(), &detail));
         }
     }
-    let known: BTreeSet<&str> = versions.iter().map(|version| text(version, "name")).collect();
-    for (index, version) in stored.iter().filter_map(Value::as_str).enumerate() {
-        if known.contains(version) {
-            continue;
-        }
+    for (version, index) in missing {
         let detail = format!(
             "missing from spec.versions; {version} was previously a storage version, and must remain in spec.versions \
              until a storage migration ensures no data remains persisted in {version} and removes {version} from \

@@ -97,11 +97,31 @@ async fn a_failed_conversion_for_an_admission_webhook_refuses_the_write() {
     assert_eq!(code, 500);
     let message = refused["message"].as_str().unwrap();
     assert!(
-        message.starts_with("Internal error occurred: conversion webhook for example.com/v1"),
+        message.starts_with(
+            "Internal error occurred: Internal error occurred: conversion webhook for example.com/v1"
+        ),
         "{message}"
     );
     assert!(message.ends_with("no luck"), "{message}");
     assert!(hooks.reviewed.lock().unwrap().is_empty());
     cluster.hook.mend();
     assert_eq!(cluster.send("POST", V1, &thing("v1", "a", &json!({"size": 1}))).await.0, 201);
+}
+
+/// As in kube-apiserver, an object keeps the version of a webhook until another one is needed.
+#[tokio::test]
+async fn an_object_is_converted_once_for_webhooks_of_one_version() {
+    let (cluster, hooks) = start().await;
+    let path = format!("{CONFIGURATIONS}/mutatingwebhookconfigurations/things");
+    let mut configuration = cluster.get(&path).await.1;
+    let mut second = configuration["webhooks"][0].clone();
+    second["name"] = "second.example.com".into();
+    configuration["webhooks"].as_array_mut().unwrap().push(second);
+    assert_eq!(cluster.send("PUT", &path, &configuration).await.0, 200);
+    cluster.hook.calls();
+    let (code, created) = cluster.send("POST", V1, &thing("v1", "a", &json!({"size": 1}))).await;
+    assert_eq!((code, &created["spec"]), (201, &json!({"size": 21})), "{created}");
+    // To the version of the webhooks, back, and to that of the validating webhook.
+    assert_eq!(cluster.hook.calls(), [1, 1, 1]);
+    assert_eq!(hooks.reviewed.lock().unwrap().len(), 3);
 }

@@ -46,6 +46,7 @@ async fn a_deletion_keeps_the_stored_version_of_a_held_object() {
     assert_eq!(cluster.get(&format!("{V2}/a")).await.0, 404);
 }
 
+/// Observed with kube-apiserver v1.36.3.
 #[tokio::test]
 async fn an_applier_can_change_its_version() {
     let cluster = Cluster::start().await;
@@ -141,4 +142,20 @@ async fn subresources_are_converted_too() {
     );
     let (_, stored) = cluster.get(&format!("{V1}/a")).await;
     assert_eq!((&stored["spec"], &stored["status"]), (&json!({"size": 4}), &json!({"replicas": 4})));
+}
+
+/// Unchanged parts of an object are not validated again, but the object as a whole is: its schema does not declare its metadata.
+#[tokio::test]
+async fn an_unchanged_object_lacks_required_fields_in_another_version() {
+    let cluster = Cluster::start().await;
+    let mut definition = cluster.get(DEFINITION).await.1;
+    definition["spec"]["versions"][1]["schema"]["openAPIV3Schema"]["required"] = json!(["spec"]);
+    assert_eq!(cluster.send("PUT", DEFINITION, &definition).await.0, 200);
+    let mut first = thing("v1", "a", &json!({}));
+    first.as_object_mut().unwrap().remove("spec");
+    assert_eq!(cluster.send("POST", V1, &first).await.0, 201);
+    let (code, refused) = cluster.send("PATCH", &format!("{V2}/a"), &json!({})).await;
+    assert_eq!(code, 422, "{refused}");
+    assert_eq!(refused["message"], "Thing.example.com \"a\" is invalid: spec: Required value");
+    assert_eq!(cluster.send("PATCH", &format!("{V1}/a"), &json!({})).await.0, 200);
 }

@@ -380,3 +380,85 @@ async fn scales_of_all_kinds_have_the_names_of_scales() {
     ])
     .await;
 }
+
+#[tokio::test]
+async fn a_dry_run_shows_the_address_of_the_network() {
+    let services = "/api/v1/namespaces/default/services?dryRun=All";
+    let service = |name: &str| {
+        format!(
+            r#"{{"metadata":{{"name":"{name}"}},"spec":{{"type":"NodePort","ports":[{{"name":"x","port":80}},{{"name":"y","port":81}}]}}}}"#
+        )
+    };
+    let shown = [r#""clusterIP":"10.96.0.0""#, r#""nodePort":32769"#, r#""nodePort":32770"#];
+    check(&[("POST", services, &service("a"), 201, &shown), ("POST", services, &service("b"), 201, &shown)])
+        .await;
+}
+
+#[tokio::test]
+async fn a_service_that_a_write_of_its_status_created_gets_no_address_later() {
+    let path = "/api/v1/namespaces/default/services/a";
+    let service = r#"{"metadata":{"name":"a"},"spec":{"ports":[{"port":80}]}}"#;
+    check(&[
+        ("PUT", &format!("{path}/status"), service, 201, &["!clusterIP\""]),
+        ("PUT", path, service, 200, &["!clusterIP\"", r#""ipFamilies":["IPv4"]"#]),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn a_generated_name_that_is_no_label_is_an_error_of_the_name_alone() {
+    let namespaces = "/api/v1/namespaces";
+    check(&[
+        (
+            "POST",
+            namespaces,
+            r#"{"metadata":{"generateName":"a b"}}"#,
+            422,
+            &["metadata.name: Invalid value", "!metadata.labels"],
+        ),
+        (
+            "POST",
+            namespaces,
+            r#"{"metadata":{"name":"a b"}}"#,
+            422,
+            &["metadata.name: Invalid value", "metadata.labels"],
+        ),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn a_node_without_an_address_of_a_usable_type_has_no_preferred_one() {
+    let nodes = "/api/v1/nodes";
+    let node = r#"{"metadata":{"name":"a"},"status":{"addresses":[{"address":"x y","type":"b"},{"address":"1.2.3.4","type":"c"}]}}"#;
+    let why = "no preferred addresses found; known addresses: [{b x y} {c 1.2.3.4}]";
+    check(&[("POST", nodes, node, 201, &[]), ("GET", &format!("{nodes}/a/proxy"), "", 500, &[why])]).await;
+}
+
+#[tokio::test]
+async fn the_first_of_two_storage_versions_with_one_name_is_stored() {
+    let definition = r#"{"metadata":{"name":"things.example.com"},"spec":{"group":"example.com","scope":"Namespaced",
+        "names":{"plural":"things","kind":"Thing"},"versions":[{"name":"v1","served":true,"storage":false},
+        {"name":"v1","served":true,"storage":true}]}}"#;
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let why = r#"status.storedVersions: Invalid value: [\"v1\"]: must have the storage version v1"#;
+    check(&[("POST", definitions, definition, 422, &[why])]).await;
+}
+
+#[tokio::test]
+async fn selectable_fields_without_a_schema_are_read_as_paths() {
+    let definition = |schema: &str| {
+        format!(
+            r#"{{"metadata":{{"name":"things.example.com"}},"spec":{{"group":"example.com","scope":"Namespaced",
+            "names":{{"plural":"things","kind":"Thing"}},"versions":[{{"name":"v1","served":true,"storage":true,{schema}
+            "selectableFields":[{{"jsonPath":"true"}}]}}]}}}}"#
+        )
+    };
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let why = r#"spec.selectableFields[0].jsonPath: Invalid value: \"true\": is an invalid path: expected [ or . but got: true"#;
+    check(&[
+        ("POST", definitions, &definition(r#""schema":{},"#), 422, &[why]),
+        ("POST", definitions, &definition(""), 422, &["spec.selectableFields: Invalid value: \\\"\\\": may only be set when validations.schema is included"]),
+    ])
+    .await;
+}

@@ -1,6 +1,6 @@
 //! Custom kinds: their scale, their finalizers, and versions without a conversion webhook.
 
-use super::{DEFINITION, DEFINITIONS, THING, THINGS, check};
+use super::{DEFINITION, DEFINITIONS, SAME, THING, THINGS, check};
 
 /// A kind with two versions: the first keeps any field, the second declares a field.
 const TWO_VERSIONS: &str = r#"{"metadata":{"name":"pairs.example.com"},"spec":{"group":"example.com","scope":"Namespaced",
@@ -244,6 +244,97 @@ async fn an_apply_of_the_status_owns_all_fields_but_metadata_and_spec() {
             r#"{"kind":"Other","status":{"a":2}}"#,
             200,
             &[r#""kind":"Thing""#, r#""status":{"a":2}"#],
+        ),
+    ])
+    .await;
+}
+
+/// A whole number beyond the range of Go's integers is a float, also after it was stored.
+#[tokio::test]
+async fn a_large_number_stays_the_same_number() {
+    let [one, two] = PAIRS;
+    let pair = |version: &str, size: &str| {
+        format!(
+            r#"{{"apiVersion":"example.com/{version}","kind":"Pair","metadata":{{"name":"a"}},"size":{size}}}"#
+        )
+    };
+    let replaced = pair("v2", "9223372036854776000")
+        .replace(r#""name":"a""#, r#""name":"a","resourceVersion":"{{rv}}""#);
+    check(&[
+        ("POST", DEFINITIONS, TWO_VERSIONS, 201, &[]),
+        ("POST", one, &pair("v1", "9223372036854775808"), 201, &[r#""size":9223372036854776000"#]),
+        ("PUT", &format!("{two}/a"), &replaced, 200, &[r#""generation":1"#, SAME]),
+        (
+            "apply",
+            &format!("{one}/a?fieldManager=m"),
+            &pair("v1", "9223372036854775808"),
+            200,
+            &[r#""generation":1"#],
+        ),
+    ])
+    .await;
+}
+
+/// An object that does not fit the schema of a version has no managers after a write in that version.
+#[tokio::test]
+async fn an_object_that_does_not_fit_its_schema_loses_its_managers() {
+    let [one, two] = PAIRS;
+    let pair = r#"{"apiVersion":"example.com/v1","kind":"Pair","metadata":{"name":"a"},"size":true}"#;
+    check(&[
+        ("POST", DEFINITIONS, TWO_VERSIONS, 201, &[]),
+        ("apply", &format!("{one}/a?fieldManager=m"), pair, 201, &["managedFields"]),
+        ("merge", &format!("{two}/a"), r#"{"size":7}"#, 200, &["!managedFields"]),
+    ])
+    .await;
+}
+
+/// Another version encodes metadata as ObjectMeta, which has no empty labels, so that the next write changes nothing.
+#[tokio::test]
+async fn a_version_that_is_not_stored_writes_no_empty_labels() {
+    let [one, two] = PAIRS;
+    let pair = |version: &str, more: &str| {
+        format!(
+            r#"{{"apiVersion":"example.com/{version}","kind":"Pair","metadata":{{"name":"a"{more}}},"size":1}}"#
+        )
+    };
+    let replaced = pair("v1", r#","resourceVersion":"{{rv}}""#);
+    check(&[
+        ("POST", DEFINITIONS, TWO_VERSIONS, 201, &[]),
+        (
+            "apply",
+            &format!("{two}/a?fieldManager=m"),
+            &pair("v2", r#","labels":{}"#),
+            201,
+            &["!\"labels\":{}"],
+        ),
+        ("PUT", &format!("{one}/a"), &replaced, 200, &[SAME]),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn the_metadata_of_an_embedded_object_are_validated() {
+    let definition = r#"{"metadata":{"name":"boxes.example.com"},"spec":{"group":"example.com","scope":"Namespaced",
+        "names":{"plural":"boxes","kind":"Box"},"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":
+        {"type":"object","properties":{"inner":{"type":"object","x-kubernetes-embedded-resource":true,"x-kubernetes-preserve-unknown-fields":true}}}}}]}}"#;
+    let body = |metadata: &str| {
+        format!(
+            r#"{{"apiVersion":"example.com/v1","kind":"Box","metadata":{{"name":"a"}},"inner":{{"apiVersion":"v1","kind":"A","metadata":{metadata}}}}}"#
+        )
+    };
+    let boxes = "/apis/example.com/v1/namespaces/default/boxes";
+    check(&[
+        ("POST", DEFINITIONS, definition, 201, &[]),
+        ("POST", boxes, &body(r#"{"generation":-1}"#), 422, &["inner.metadata.generation: Invalid value: -1: must be greater than or equal to 0"]),
+        (
+            "POST",
+            boxes,
+            &body(r#"{"managedFields":[{"fieldsType":"a","operation":"b"}]}"#),
+            422,
+            &[
+                r#"inner.metadata.managedFields[0].operation: Invalid value: \"b\": must be `Apply` or `Update`"#,
+                r#"inner.metadata.managedFields[0].fieldsType: Invalid value: \"a\": must be `FieldsV1`"#,
+            ],
         ),
     ])
     .await;

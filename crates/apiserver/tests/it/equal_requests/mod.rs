@@ -2,6 +2,7 @@
 
 mod builtin_kinds;
 mod custom_kinds;
+mod deletions;
 mod patches;
 mod views;
 mod writes;
@@ -22,10 +23,15 @@ const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitio
 const THINGS: &str = "/apis/example.com/v1/namespaces/default/things";
 const THING: &str = r#"{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":"a"}}"#;
 
+/// Part of an expectation: the resourceVersion is that of the last response.
+const SAME: &str = "same revision";
+
 /// Plays requests on a new server. Each has a method (with `merge`, `strategic`, `json-patch`, `apply`, `table`, `metadata` and `html` for the
-/// media types), a path, a body, and the status with parts of the warnings and the body; `!` marks a part that must be absent.
+/// media types), a path, a body, and the status with parts of the warnings and the body; `!` marks a part that must be absent. `{{rv}}` in a
+/// body is the last resourceVersion, and the part [`SAME`] means that the request kept it.
 async fn check(steps: &[(&str, &str, &str, u16, &[&str])]) {
     let mut service = ApiServer::start(Options::default()).service();
+    let mut revision = String::new();
     for (what, path, body, code, parts) in steps {
         let (method, content_type, accept) = match *what {
             "merge" => ("PATCH", "application/merge-patch+json", "application/json"),
@@ -39,14 +45,21 @@ async fn check(steps: &[(&str, &str, &str, u16, &[&str])]) {
         };
         let request = Request::builder().method(method).uri(*path).header(header::ACCEPT, accept);
         let request = request.header(header::CONTENT_TYPE, content_type);
-        let request = request.body(Full::new(Bytes::copy_from_slice(body.as_bytes()))).unwrap();
+        let request = request.body(Full::new(Bytes::from(body.replace("{{rv}}", &revision)))).unwrap();
         let (head, body) = service.call(request).await.unwrap().into_parts();
         let body = body.collect().await.unwrap().to_bytes();
         let warnings: Vec<&str> =
             head.headers.get_all(header::WARNING).iter().map(|line| line.to_str().unwrap()).collect();
         let text = format!("{}\n{}", warnings.join("\n"), String::from_utf8_lossy(&body));
         assert_eq!(head.status.as_u16(), *code, "{what} {path}: {text}");
+        let mark = "\"resourceVersion\":\"";
+        let found = text.split_once(mark).and_then(|(_, rest)| rest.split_once('"'));
+        let before = std::mem::replace(&mut revision, found.map_or("", |(found, _)| found).to_owned());
         for part in *parts {
+            if *part == SAME {
+                assert_eq!(revision, before, "{what} {path}: {text}");
+                continue;
+            }
             match part.strip_prefix('!') {
                 Some(absent) => assert!(!text.contains(absent), "{what} {path}: {part} in {text}"),
                 None => assert!(text.contains(part), "{what} {path}: {part} not in {text}"),

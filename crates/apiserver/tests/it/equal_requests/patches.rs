@@ -135,3 +135,47 @@ async fn repeated_keys_of_a_configuration_are_reported_after_other_errors() {
     ])
     .await;
 }
+
+/// A new element of a list is taken as it is, unlike a new field.
+#[tokio::test]
+async fn a_new_element_of_a_list_keeps_its_nulls() {
+    let nodes = "/apis/storage.k8s.io/v1/csinodes";
+    let node = r#"{"metadata":{"name":"a"},"spec":{"drivers":[{"name":"a.example.com","nodeID":"a"}]}}"#;
+    let patch = r#"{"spec":{"drivers":[{"name":"b.example.com","nodeID":"a","unknown":null}]}}"#;
+    let annotations = r#"{"metadata":{"annotations":{"$patch":null,"example.com/x":"x y"}}}"#;
+    let path = format!("{nodes}/a");
+    check(&[
+        ("POST", nodes, node, 201, &[]),
+        ("strategic", &path, patch, 200, &[r#"unknown field \"spec.drivers[0].unknown\""#]),
+        ("strategic", &path, annotations, 200, &[r#""annotations":{"example.com/x":"x y"}"#]),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn values_in_the_keys_of_elements_are_shown_as_by_the_merge_library() {
+    let service = |key: &str| {
+        format!(
+            r#"{{"apiVersion":"v1","kind":"Service","metadata":{{"name":"a"}},"spec":{{"ports":[{{"port":{key},"protocol":"UDP"}}]}}}}"#
+        )
+    };
+    let path = "/api/v1/namespaces/default/services/a?fieldManager=m";
+    let end = "expected numeric (int or float), got map[string]interface {}";
+    check(&[
+        (
+            "apply",
+            path,
+            &service("{}"),
+            500,
+            &[&format!(r#".spec.ports[port=,protocol=\"UDP\"].port: {end}"#)],
+        ),
+        (
+            "apply",
+            path,
+            &service(r#"{"a":[1,"b",null]}"#),
+            500,
+            &[&format!(r#".spec.ports[port=a=[1,\"b\",null],protocol=\"UDP\"].port: {end}"#)],
+        ),
+    ])
+    .await;
+}

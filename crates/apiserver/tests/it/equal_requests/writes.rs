@@ -1,6 +1,6 @@
 //! Creates, updates and deletes.
 
-use super::{DEFINITION, DEFINITIONS, MAPS, THINGS, check};
+use super::{DEFINITION, DEFINITIONS, MAPS, SAME, THINGS, check};
 
 #[tokio::test]
 async fn an_applied_replication_controller_has_one_replica() {
@@ -287,6 +287,86 @@ async fn a_name_that_no_object_can_have_is_refused() {
         ("apply", &format!("{service}?fieldManager=m"), named, 400, refused),
         ("POST", DEFINITIONS, DEFINITION, 201, &[]),
         ("GET", &format!("{THINGS}/a%25b"), "", 400, refused),
+    ])
+    .await;
+}
+
+/// The time of an entry changes only if its manager changes the object, after the server restored what the endpoint does not write.
+#[tokio::test]
+async fn an_apply_that_changes_only_what_the_server_restores_is_no_write() {
+    let map = |metadata: &str| {
+        format!(
+            r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"a"{metadata}}},"data":{{"k":"v"}}}}"#
+        )
+    };
+    let path = format!("{MAPS}/a?fieldManager=m");
+    let plain = map("");
+    // The first apply of this manager changes nothing, so its entry has no time.
+    let unchanged = [SAME, r#""manager":"m","operation":"Apply"}"#];
+    check(&[
+        ("POST", MAPS, &plain, 201, &[]),
+        ("apply", &path, &plain, 200, &unchanged[1..]),
+        ("apply", &path, &map(r#","creationTimestamp":"2001-02-03T04:05:06Z""#), 200, &unchanged),
+        ("apply", &path, &map(r#","uid":"""#), 200, &unchanged),
+        ("apply", &path, &map(r#","generation":7"#), 200, &unchanged),
+    ])
+    .await;
+}
+
+/// The times of an Event are null if they are absent.
+#[tokio::test]
+async fn existing_nulls_have_no_owner_after_the_first_apply() {
+    let event = r#"{"apiVersion":"v1","kind":"Event","metadata":{"name":"a"},"involvedObject":{"namespace":"default"}}"#;
+    let path = "/api/v1/namespaces/default/events/a";
+    let owned = r#""manager":"before-first-apply""#;
+    check(&[
+        ("apply", &format!("{path}?fieldManager=m"), event, 201, &[]),
+        ("merge", path, r#"{"metadata":{"managedFields":[]}}"#, 200, &["!managedFields"]),
+        (
+            "apply",
+            &format!("{path}?fieldManager=m"),
+            r#"{"apiVersion":"v1","kind":"Event"}"#,
+            200,
+            &[owned, "!f:eventTime"],
+        ),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn parameters_with_a_malformed_escape_are_ignored() {
+    check(&[
+        ("GET", &format!("{MAPS}?resourceVersion=80%"), "", 200, &[]),
+        ("GET", &format!("{MAPS}?resourceVersion=8;limit=x"), "", 200, &[]),
+    ])
+    .await;
+}
+
+/// Go decodes the bytes of a Secret from a list of numbers too.
+#[tokio::test]
+async fn bytes_may_be_a_list_of_numbers() {
+    let secrets = "/api/v1/namespaces/default/secrets";
+    let secret = |data: &str| format!(r#"{{"metadata":{{"name":"a"}},"data":{{"a":{data}}}}}"#);
+    let why = "json: cannot unmarshal number 256 into Go struct field Secret.data of type uint8";
+    check(&[
+        ("POST", secrets, &secret("[256]"), 400, &[why]),
+        (
+            "POST",
+            secrets,
+            &secret(r#"["x"]"#),
+            400,
+            &["cannot unmarshal string into Go struct field Secret.data of type uint8"],
+        ),
+        ("POST", secrets, &secret("[104,105]"), 201, &[r#""data":{"a":"aGk="}"#]),
+        ("PUT", &format!("{secrets}/a"), &secret("[]"), 200, &[r#""data":{"a":""}"#]),
+        ("strategic", &format!("{secrets}/a"), r#"{"data":{"a":[]}}"#, 200, &[r#""data":{"a":""}"#]),
+        (
+            "strategic",
+            &format!("{secrets}/a"),
+            r#"{"data":{"a":[104,105]}}"#,
+            200,
+            &[r#""data":{"a":"aGk="}"#],
+        ),
     ])
     .await;
 }

@@ -5,4 +5,5 @@ mod cluster;
 mod empty_lists;
 mod hostile;
 mod large_numbers;
+mod options;
 mod sockets;

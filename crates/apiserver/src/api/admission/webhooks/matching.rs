@@ -109,6 +109,17 @@ pub(super) enum ReceivedAs {
     Equivalent(Arc<ServedKind>),
 }
 
+impl ReceivedAs {
+    /// Whether both are the same resource in the same version.
+    pub(super) fn is(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Requested, Self::Requested) => true,
+            (Self::Equivalent(one), Self::Equivalent(other)) => Arc::ptr_eq(one, other),
+            _ => false,
+        }
+    }
+}
+
 /// Returns the resource as which a webhook receives the request; `None` if its rules or selectors do not match. Match conditions are not
 /// evaluated here.
 ///

@@ -104,35 +104,30 @@ impl MutatingWebhooks {
     async fn run(
         &self,
         attributes: &Attributes<'_>,
-        mut object: Option<&mut Value>,
+        object: Option<&mut Value>,
         round: &mut Round,
         only: Option<&[usize]>,
     ) -> Result<(), ApiError> {
         let webhooks = Arc::clone(&round.webhooks);
         let owners = object.as_deref().map(|object| object["metadata"]["managedFields"].clone());
-        let mut changed = false;
+        let mut review = Review::new(attributes, object);
         for (place, webhook) in webhooks.iter().enumerate() {
             if only.is_some_and(|only| !only.contains(&place)) {
                 continue;
             }
-            let Some(form) = matches(webhook, attributes, object.as_deref(), &self.equivalents)? else {
+            let Some(form) = matches(webhook, attributes, review.object(), &self.equivalents)? else {
                 continue;
             };
-            match call(webhook, attributes, &form, object.as_deref()).await? {
+            match review.call(webhook, &form).await? {
                 WebhookReply::NotCalled => continue,
                 WebhookReply::Unchanged => {}
-                WebhookReply::Patched(new) => {
-                    if let Some(object) = object.as_deref_mut().filter(|object| **object != new) {
-                        *object = new;
-                        changed = true;
-                        round.record_change();
-                    }
-                }
+                WebhookReply::Changed => round.record_change(),
             }
             if webhook.reinvoked_if_needed {
                 round.called.push(place);
             }
         }
+        let (mut object, changed) = review.finish().await?;
         if changed
             && let (Some(owners), Some(object)) = (owners, object.as_deref_mut())
             && let Some(warning) = restore_managed_fields(&owners, object)
@@ -147,44 +142,133 @@ impl MutatingWebhooks {
     }
 }
 
-/// Calls a webhook.
-async fn call(
-    webhook: &Webhook,
-    attributes: &Attributes<'_>,
-    form: &ReceivedAs,
-    object: Option<&Value>,
-) -> Result<WebhookReply, ApiError> {
-    let converted;
-    let typed = object.map(|object| with_type(attributes, object)).transpose()?.flatten();
-    let object = typed.as_ref().or(object);
-    let invocation = match form {
-        ReceivedAs::Requested => {
-            Invocation { attributes, served: attributes.served, object, old: attributes.old }
-        }
-        ReceivedAs::Equivalent(served) => {
-            let wrapped = |error: ApiError| ApiError::internal_error(error.message());
-            let object = convert(attributes, attributes.served, served, object).await.map_err(wrapped)?;
-            let old =
-                convert(attributes, attributes.served, served, attributes.old).await.map_err(wrapped)?;
-            converted = (object, old);
-            Invocation { attributes, served, object: converted.0.as_ref(), old: converted.1.as_ref() }
-        }
-    };
-    if !invocation.matches_conditions(webhook)? {
-        return Ok(WebhookReply::NotCalled);
+/// The objects of a request while webhooks review them.
+///
+/// As in kube-apiserver, they stay in the version of the last webhook, and as a webhook left them, until a webhook needs another version.
+/// Only then, and at the end, an object that a webhook has patched is converted back to the version of the request.
+struct Review<'a> {
+    attributes: &'a Attributes<'a>,
+    /// The object in the version of the request.
+    requested: Option<&'a mut Value>,
+    /// The objects as the last webhook received or left them; `None` before the first one.
+    last: Option<Versioned>,
+    /// Whether a webhook changed the object.
+    changed: bool,
+}
+
+/// The objects of a request in one version.
+struct Versioned {
+    form: ReceivedAs,
+    object: Option<Value>,
+    /// The former object, if the version is not that of the request.
+    old: Option<Value>,
+    /// Whether a webhook has patched the object in this version.
+    patched: bool,
+}
+
+impl<'a> Review<'a> {
+    fn new(attributes: &'a Attributes<'a>, requested: Option<&'a mut Value>) -> Self {
+        Self { attributes, requested, last: None, changed: false }
     }
-    let since = Instant::now();
-    let outcome = invocation.call(webhook, WebhookKind::Mutating).await;
-    outcome.warnings.into_iter().for_each(|warning| attributes.warn(warning));
-    let patched = match outcome.result {
-        Ok(response) => patched(webhook, &invocation, &response),
-        Err(failure) => Err(failure),
-    };
-    measure(webhook, attributes, WebhookKind::Mutating, since, &patched);
-    match patched {
-        Ok(Some(new)) => decoded(attributes, invocation.served, new).await.map(WebhookReply::Patched),
-        Ok(None) => Ok(WebhookReply::Unchanged),
-        Err(failure) => consequence(webhook, failure).map_or(Ok(WebhookReply::Unchanged), Err),
+
+    /// Returns the object in the version in which it is.
+    fn object(&self) -> Option<&Value> {
+        match &self.last {
+            Some(last) => last.object.as_ref(),
+            None => self.requested.as_deref(),
+        }
+    }
+
+    /// Calls a webhook.
+    async fn call(&mut self, webhook: &Webhook, form: &ReceivedAs) -> Result<WebhookReply, ApiError> {
+        let attributes = self.attributes;
+        if !self.last.as_ref().is_some_and(|last| last.form.is(form)) {
+            // Plugin and caller both wrap the error.
+            let wrapped = |error: ApiError| {
+                ApiError::internal_error(ApiError::internal_error(error.message()).message())
+            };
+            self.convert_to(form).await.map_err(wrapped)?;
+        }
+        let Some(last) = &mut self.last else { return Ok(WebhookReply::NotCalled) };
+        let (served, old) = match form {
+            ReceivedAs::Requested => (attributes.served, attributes.old),
+            ReceivedAs::Equivalent(served) => (&**served, last.old.as_ref()),
+        };
+        let invocation = Invocation { attributes, served, object: last.object.as_ref(), old };
+        if !invocation.matches_conditions(webhook)? {
+            return Ok(WebhookReply::NotCalled);
+        }
+        let since = Instant::now();
+        let outcome = invocation.call(webhook, WebhookKind::Mutating).await;
+        outcome.warnings.into_iter().for_each(|warning| attributes.warn(warning));
+        let patched = match outcome.result {
+            Ok(response) => patched(webhook, &invocation, &response),
+            Err(failure) => Err(failure),
+        };
+        measure(webhook, attributes, WebhookKind::Mutating, since, &patched);
+        let new = match patched {
+            Ok(Some(new)) => decoded(attributes, served, new)?,
+            Ok(None) => return Ok(WebhookReply::Unchanged),
+            Err(failure) => {
+                return consequence(webhook, failure).map_or(Ok(WebhookReply::Unchanged), Err);
+            }
+        };
+        last.patched = true;
+        if last.object.as_ref() == Some(&new) {
+            return Ok(WebhookReply::Unchanged);
+        }
+        last.object = Some(new);
+        self.changed = true;
+        Ok(WebhookReply::Changed)
+    }
+
+    /// Converts the objects to the version of a webhook.
+    async fn convert_to(&mut self, form: &ReceivedAs) -> Result<(), ApiError> {
+        let attributes = self.attributes;
+        self.restore().await?;
+        let (object, old) = match form {
+            ReceivedAs::Requested => (self.requested.as_deref().cloned(), None),
+            ReceivedAs::Equivalent(served) => {
+                let old = convert(attributes, attributes.served, served, attributes.old).await?;
+                (convert(attributes, attributes.served, served, self.requested.as_deref()).await?, old)
+            }
+        };
+        let object = match object {
+            Some(object) if matches!(form, ReceivedAs::Requested) => {
+                Some(with_type(attributes, &object)?.unwrap_or(object))
+            }
+            object => object,
+        };
+        self.last = Some(Versioned { form: form.clone(), object, old, patched: false });
+        Ok(())
+    }
+
+    /// Converts the object back to the version of the request, if a webhook has patched it.
+    async fn restore(&mut self) -> Result<(), ApiError> {
+        let attributes = self.attributes;
+        let Some(Versioned { form, object: Some(object), patched: true, .. }) = self.last.take() else {
+            return Ok(());
+        };
+        let mut object = match form {
+            ReceivedAs::Equivalent(served) if attributes.is_of_resource() => {
+                let converted = convert(attributes, &served, attributes.served, Some(&object)).await?;
+                converted.unwrap_or(object)
+            }
+            ReceivedAs::Equivalent(_) | ReceivedAs::Requested => object,
+        };
+        if !(attributes.served.is_custom() && attributes.is_of_resource()) {
+            attributes.conform(&mut object)?;
+        }
+        if let Some(requested) = self.requested.as_deref_mut() {
+            *requested = object;
+        }
+        Ok(())
+    }
+
+    /// Returns the object in the version of the request, and whether a webhook has changed it.
+    async fn finish(mut self) -> Result<(Option<&'a mut Value>, bool), ApiError> {
+        self.restore().await?;
+        Ok((self.requested, self.changed))
     }
 }
 
@@ -204,8 +288,8 @@ fn with_type(attributes: &Attributes<'_>, object: &Value) -> Result<Option<Value
     if version != &*expected.api_version {
         let slash = if version.contains('/') { "" } else { "/" };
         let target = quote(&expected.api_version);
-        return Err(ApiError::internal_error(&format!(
-            "Internal error occurred: {slash}{version}, Kind={kind} is unstructured and is not suitable for converting to {target}"
+        return Err(ApiError::internal(format!(
+            "{slash}{version}, Kind={kind} is unstructured and is not suitable for converting to {target}"
         )));
     }
     let mut typed = object.clone();
@@ -218,8 +302,8 @@ enum WebhookReply {
     /// The match conditions of the webhook do not hold.
     NotCalled,
     Unchanged,
-    /// The patched object, in the version of the request.
-    Patched(Value),
+    /// The webhook has patched the object, which differs now.
+    Changed,
 }
 
 /// Applies the patch of a response.
@@ -258,34 +342,28 @@ fn patched(
     Ok(Some(new))
 }
 
-/// Decodes a patched object of `served`, completes it, and returns it in the version of the request.
+/// Decodes a patched object of `served`, and completes it. Custom objects keep unknown fields: another version may know them, and their
+/// metadata are checked when they are stored.
 ///
 /// # Errors
-/// 500 if the object cannot be decoded or converted, 422 if a custom object changed its type.
-async fn decoded(
-    attributes: &Attributes<'_>,
-    served: &ServedKind,
-    mut object: Value,
-) -> Result<Value, ApiError> {
-    let resource = &served.resource;
+/// 500 if the object cannot be decoded, 422 if a custom object changed its type.
+fn decoded(attributes: &Attributes<'_>, served: &ServedKind, mut object: Value) -> Result<Value, ApiError> {
     let kind = if attributes.is_of_resource() { ObjectKind::of(served) } else { attributes.kind };
     check_type(attributes, served, kind, &mut object)?;
-    if (&*resource.group, &*resource.version)
-        != (&*attributes.served.resource.group, &*attributes.served.resource.version)
-        && attributes.is_of_resource()
-    {
-        if served.is_custom() {
-            // Unknown fields stay: another version may know them. Metadata are checked when the object is stored.
-            decode::normalize_numbers(&mut object);
-            served.schema.default_applied(&mut object);
-        } else {
-            served.decode_errors(&mut object, &[]).map_err(|why| ApiError::internal_error(&why))?;
-            served.conform(&mut object);
-        }
-        let converted = convert(attributes, served, attributes.served, Some(&object)).await?;
-        object = converted.unwrap_or(object);
+    if !attributes.is_of_resource() {
+        attributes.conform(&mut object)?;
+        return Ok(object);
     }
-    attributes.conform(&mut object)?;
+    if served.is_custom() {
+        decode::normalize_numbers(&mut object);
+        served.schema.default_applied(&mut object);
+        return Ok(object);
+    }
+    served.decode_errors(&mut object, &[]).map_err(|why| ApiError::internal_error(&why))?;
+    // Annotations that stand for fields of Go's internal type are not set before the object is converted to it.
+    let given = object["metadata"]["annotations"].clone();
+    served.conform(&mut object);
+    served.retain_version_annotations(&given, &mut object);
     Ok(object)
 }
 

@@ -130,8 +130,8 @@ impl ConvertedObjects {
         object: Option<&Value>,
     ) -> Result<Self, ApiError> {
         let wrapped = |error: ApiError| ApiError::internal_error(error.message());
-        let object = convert(attributes, attributes.served, served, object).await.map_err(wrapped)?;
         let old = convert(attributes, attributes.served, served, attributes.old).await.map_err(wrapped)?;
+        let object = convert(attributes, attributes.served, served, object).await.map_err(wrapped)?;
         Ok(Self { served: Arc::clone(served), object, old })
     }
 }

@@ -39,7 +39,7 @@ pub(super) fn allocate(
     align(old, spec);
     if has_address(spec) {
         set_policy(old, spec);
-        let mut errors = validate_related(spec);
+        let mut errors = validate_related(old, spec);
         if errors.is_empty() {
             errors = set_families(old, spec);
         }
@@ -182,7 +182,7 @@ fn set_policy(old: Option<&Value>, spec: &mut Value) {
 }
 
 /// Validates the addresses, the families and the policy that the Service names, each alone and in relation to the others.
-fn validate_related(spec: &Value) -> Vec<FieldError> {
+fn validate_related(old: Option<&Value>, spec: &Value) -> Vec<FieldError> {
     const POLICIES: [&str; 3] = ["PreferDualStack", REQUIRE_DUAL_STACK, SINGLE_STACK];
     const PLACE: &str = "spec.clusterIPs";
     let mut errors = Vec::new();
@@ -217,12 +217,14 @@ fn validate_related(spec: &Value) -> Vec<FieldError> {
         errors.push(FieldError::not_supported("spec.ipFamilyPolicy", policy, &POLICIES));
     }
     let before = errors.len();
+    // Texts that the Service has already are not validated again.
+    let known = old.map(addresses).unwrap_or_default();
     for (at, address) in named.iter().enumerate() {
         if at == 0 && *address == "None" {
             if named.len() > 1 {
                 errors.push(FieldError::invalid(PLACE, &shown, "'None' must be the first and only value"));
             }
-        } else if address.parse::<IpAddr>().is_err() {
+        } else if address.parse::<IpAddr>().is_err() && !known.contains(address) {
             let why = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
             errors.push(FieldError::invalid(format!("{PLACE}[{at}]"), &json!(address).to_string(), why));
         }
@@ -313,11 +315,10 @@ fn set_families(old: Option<&Value>, spec: &mut Value) -> Vec<FieldError> {
     errors
 }
 
-/// Whether an address is to be allocated: one that the client names, or any. That of an existing Service cannot change, which is
-/// validated later.
+/// Whether an address is to be allocated: one that the client names, or any. An update only allocates one for a former DNS alias. That of
+/// another Service cannot change, which is validated later; one that a write of `/status` created without an address stays so.
 fn wants_address(old: Option<&Value>, spec: &Value) -> bool {
-    let had_one = old.is_some_and(|old| has_address(old) && !is_empty(&old["clusterIP"]));
-    !had_one && !is_headless(spec)
+    !old.is_some_and(has_address) && !is_headless(spec)
 }
 
 fn allocate_address(allocator: &mut dyn Allocator, spec: &mut Value) -> Result<(), Unmet> {
@@ -411,9 +412,11 @@ fn is_balanced(spec: &Value) -> bool {
     spec["type"] == "LoadBalancer"
 }
 
-fn is_external(spec: &Value) -> bool {
+/// Whether a Service is reached from outside of the cluster.
+pub(super) fn is_external(spec: &Value) -> bool {
     has_node_ports(spec)
-        || has_address(spec) && spec["externalIPs"].as_array().is_some_and(|addresses| !addresses.is_empty())
+        || spec["type"] == "ClusterIP"
+            && spec["externalIPs"].as_array().is_some_and(|addresses| !addresses.is_empty())
 }
 
 fn has_health_check(spec: &Value) -> bool {
@@ -479,7 +482,7 @@ mod tests {
         default(&mut service);
         let old = old.map(|spec| json!({"metadata": {"name": "svc"}, "spec": spec}));
         let mut taken = ServiceAllocation::default();
-        match allocate(&mut pool.reserving(&mut taken), old.as_ref(), &mut service) {
+        match allocate(&mut pool.reserving(&mut taken, false), old.as_ref(), &mut service) {
             Ok(()) => {
                 if let Some(old) = &old {
                     drop_unneeded(old, &mut service);
@@ -550,6 +553,27 @@ mod tests {
         assert_eq!(alias, expected);
         let again = write(&mut pool, Some(&alias), &merged(&alias, &json!({"type": "ClusterIP"})));
         assert!(has_address(&again) && !is_empty(&again["clusterIP"]) && node_ports(&again).is_empty());
+    }
+
+    #[test]
+    fn an_update_allocates_an_address_for_a_former_alias_only() {
+        let plain = json!({"type": "ClusterIP", "ports": [{"port": 80}]});
+        let updated = write(&mut pool(), Some(&plain), &plain);
+        assert_eq!((&updated["clusterIP"], &updated["clusterIPs"]), (&Value::Null, &Value::Null));
+        assert_eq!(updated["ipFamilies"], json!(["IPv4"]));
+        let alias = json!({"type": "ExternalName", "externalName": "example.com"});
+        assert!(!is_empty(&write(&mut pool(), Some(&alias), &plain)["clusterIP"]));
+    }
+
+    #[test]
+    fn an_address_that_a_service_has_is_not_validated_again() {
+        let old = json!({"clusterIP": "None", "clusterIPs": ["None"]});
+        let new = json!({"clusterIP": "None", "clusterIPs": ["None", "None"]});
+        assert_eq!(
+            write(&mut pool(), Some(&old), &new),
+            "Service \"svc\" is invalid: spec.clusterIPs: Invalid value: [\"None\",\"None\"]: 'None' must be the first and only \
+             value"
+        );
     }
 
     #[test]

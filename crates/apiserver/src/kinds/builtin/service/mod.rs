@@ -64,8 +64,10 @@ fn default(service: &mut Value) {
             if let Some(fields) = spec.as_object_mut() {
                 fields.remove("sessionAffinityConfig");
             }
-        } else if spec["sessionAffinity"] == "ClientIP" {
-            set(spec, "sessionAffinityConfig", json!({"clientIP": {"timeoutSeconds": 10_800}}));
+        } else if spec["sessionAffinity"] == "ClientIP"
+            && spec["sessionAffinityConfig"]["clientIP"]["timeoutSeconds"].is_null()
+        {
+            spec["sessionAffinityConfig"] = json!({"clientIP": {"timeoutSeconds": 10_800}});
         }
         for port in elements(spec, "ports") {
             set(port, "protocol", json!("TCP"));
@@ -76,17 +78,16 @@ fn default(service: &mut Value) {
             }
         }
         let kind = spec["type"].as_str().unwrap_or_default().to_owned();
-        if kind == "NodePort" || kind == "LoadBalancer" {
+        if addresses::is_external(spec) {
             set(spec, "externalTrafficPolicy", json!("Cluster"));
         }
         if kind == "LoadBalancer" {
             set(spec, "allocateLoadBalancerNodePorts", json!(true));
         }
-        // A DNS alias has no address in the cluster.
-        if kind == "ExternalName" {
-            return;
+        // A DNS alias has no address in the cluster, and other types are refused.
+        if ["ClusterIP", "NodePort", "LoadBalancer"].contains(&&*kind) {
+            set_pointer(spec, "internalTrafficPolicy", json!("Cluster"));
         }
-        set_pointer(spec, "internalTrafficPolicy", json!("Cluster"));
     });
     if service["spec"]["type"] == "LoadBalancer" {
         within(service, "status", |status| {
@@ -231,6 +232,39 @@ mod tests {
         check(service("ClusterIP", "10.96.0.1"), service("NodePort", "10.96.0.2"), &[why]);
         check(service("ClusterIP", ""), service("ClusterIP", "10.96.0.2"), &[]);
         check(service("ClusterIP", "10.96.0.1"), service("ExternalName", ""), &[]);
+    }
+
+    #[test]
+    fn a_service_with_addresses_outside_is_reached_from_there() {
+        check(
+            &json!({"externalIPs": ["192.0.2.1"]}),
+            &json!({
+                "type": "ClusterIP", "sessionAffinity": "None", "internalTrafficPolicy": "Cluster",
+                "externalIPs": ["192.0.2.1"], "externalTrafficPolicy": "Cluster",
+            }),
+        );
+        check(
+            &json!({"type": "ExternalName", "externalIPs": ["192.0.2.1"]}),
+            &json!({"type": "ExternalName", "sessionAffinity": "None", "externalIPs": ["192.0.2.1"]}),
+        );
+        check(
+            &json!({"type": "Other", "externalIPs": ["192.0.2.1"]}),
+            &json!({"type": "Other", "sessionAffinity": "None", "externalIPs": ["192.0.2.1"]}),
+        );
+    }
+
+    #[test]
+    fn a_session_without_a_timeout_lasts_three_hours() {
+        let expected = json!({"clientIP": {"timeoutSeconds": 10_800}});
+        for config in [json!(null), json!({}), json!({"clientIP": null}), json!({"clientIP": {}})] {
+            let mut service =
+                json!({"spec": {"sessionAffinity": "ClientIP", "sessionAffinityConfig": config}});
+            default(&mut service);
+            assert_eq!(service["spec"]["sessionAffinityConfig"], expected, "{config}");
+        }
+        let mut service = json!({"spec": {"sessionAffinity": "ClientIP", "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 5}}}});
+        default(&mut service);
+        assert_eq!(service["spec"]["sessionAffinityConfig"]["clientIP"]["timeoutSeconds"], json!(5));
     }
 
     #[test]

@@ -206,9 +206,13 @@ impl ServicePool {
         taken.ports.iter().for_each(|port| self.ports.remove(*port));
     }
 
-    /// Returns an allocator that reserves addresses and ports for one request and records them in `taken`.
-    pub(crate) fn reserving<'a>(&'a mut self, taken: &'a mut ServiceAllocation) -> Reserving<'a> {
-        Reserving { pool: self, taken }
+    /// Returns an allocator that reserves addresses and ports for one request and records them in `taken`. A dry run reserves nothing.
+    pub(crate) fn reserving<'a>(
+        &'a mut self,
+        taken: &'a mut ServiceAllocation,
+        dry_run: bool,
+    ) -> Reserving<'a> {
+        Reserving { pool: self, taken, dry_run, shown_ports: Vec::new() }
     }
 }
 
@@ -216,6 +220,10 @@ impl ServicePool {
 pub(crate) struct Reserving<'a> {
     pool: &'a mut ServicePool,
     taken: &'a mut ServiceAllocation,
+    /// As in kube-apiserver, a dry run shows the address of the network, and ports beyond the range.
+    dry_run: bool,
+    /// Ports of a dry run.
+    shown_ports: Vec<u32>,
 }
 
 impl Reserving<'_> {
@@ -244,19 +252,34 @@ impl Allocator for Reserving<'_> {
                         "the provided network does not match the current range".to_owned(),
                     ));
                 }
-                if self.pool.addresses.contains(number) {
+                if !self.dry_run && self.pool.addresses.contains(number) {
                     return Err(Unallocated("provided IP is already allocated".to_owned()));
                 }
                 number
             }
+            None if self.dry_run => self.pool.range.network,
             None => Self::choose(&self.pool.addresses, usable.split(16, 256), &mut self.pool.random)?,
         };
+        if self.dry_run {
+            return Ok(Ipv4Addr::from(number));
+        }
         self.pool.addresses.add(number);
         self.taken.addresses.push(number);
         Ok(Ipv4Addr::from(number))
     }
 
     fn port(&mut self, wanted: Option<u16>) -> Result<u16, Unallocated> {
+        if self.dry_run {
+            let number = match wanted.map(u32::from) {
+                Some(port) if self.pool.ports.contains(port) || self.shown_ports.contains(&port) => {
+                    return Err(Unallocated("provided port is already allocated".to_owned()));
+                }
+                Some(port) => port,
+                None => self.shown_ports.iter().max().map_or(LAST_PORT + 2, |last| last + 1),
+            };
+            self.shown_ports.push(number);
+            return Ok(u16::try_from(number).unwrap_or(u16::MAX));
+        }
         let band = Band { first: FIRST_PORT, last: LAST_PORT };
         let number = match wanted.map(u32::from) {
             Some(port) if !(band.first..=band.last).contains(&port) => {
@@ -304,7 +327,7 @@ mod tests {
     #[test]
     fn chosen_addresses_differ_until_the_range_is_full() {
         let (mut pool, mut taken) = (pool("10.0.0.0/26"), ServiceAllocation::default());
-        let mut allocator = pool.reserving(&mut taken);
+        let mut allocator = pool.reserving(&mut taken, false);
         let mut chosen: Vec<_> = (0..62).map(|_| allocator.address(None).unwrap()).collect();
         // The first 16 are left to clients as long as possible.
         let lower = |address: &Ipv4Addr| address.octets()[3] <= 16;
@@ -326,7 +349,7 @@ mod tests {
         }});
         let key = Key::new("default", "svc");
         pool.observe(&key, Some(&service));
-        let mut allocator = pool.reserving(&mut taken);
+        let mut allocator = pool.reserving(&mut taken, false);
         let mut address = |text: &str| {
             let wanted = allocator.address(Some(text.parse().unwrap()));
             wanted.map_or_else(|why| why.0, |address| address.to_string())
@@ -351,6 +374,28 @@ mod tests {
         pool.observe(&key, None);
         pool.release(&taken);
         assert!(pool.addresses.0.is_empty() && pool.ports.0.is_empty());
+    }
+
+    #[test]
+    fn a_dry_run_shows_values_that_it_does_not_take() {
+        let (mut pool, mut taken) = (pool("10.0.0.0/24"), ServiceAllocation::default());
+        let service = json!({"spec": {"clusterIPs": ["10.0.0.5"], "ports": [{"nodePort": 30_001}]}});
+        pool.observe(&Key::new("default", "svc"), Some(&service));
+        let before = pool.clone();
+        let mut allocator = pool.reserving(&mut taken, true);
+        assert_eq!(allocator.address(None).unwrap(), Ipv4Addr::new(10, 0, 0, 0));
+        assert_eq!(allocator.address(None).unwrap(), Ipv4Addr::new(10, 0, 0, 0));
+        // Whether an address is free is not checked, unlike for ports.
+        let used = Ipv4Addr::new(10, 0, 0, 5);
+        assert_eq!(allocator.address(Some(used)).unwrap(), used);
+        let out = allocator.address(Some(Ipv4Addr::new(10, 0, 1, 5))).unwrap_err();
+        assert_eq!(out.0, "the provided network does not match the current range");
+        assert_eq!((allocator.port(None).unwrap(), allocator.port(None).unwrap()), (32_769, 32_770));
+        assert_eq!(allocator.port(Some(30_001)).unwrap_err().0, "provided port is already allocated");
+        assert_eq!(allocator.port(Some(30_002)).unwrap(), 30_002);
+        assert_eq!(allocator.port(Some(30_002)).unwrap_err().0, "provided port is already allocated");
+        assert_eq!(taken, ServiceAllocation::default());
+        assert_eq!((pool.addresses.0, pool.ports.0), (before.addresses.0, before.ports.0));
     }
 
     #[test]

@@ -96,7 +96,8 @@ pub(super) fn check_all(spec: &Value, old: &Value, errors: &mut Vec<FieldError>)
         }
         if selectable {
             // kube-apiserver keeps a schema that all versions share outside of the versions, so none is found here.
-            let schema = if schemas { &version["schema"]["openAPIV3Schema"] } else { &Value::Null };
+            let schema =
+                Some(&version["schema"]["openAPIV3Schema"]).filter(|schema| schemas && schema.is_object());
             let missing = "may only be set when `version.schema.openAPIV3Schema` is not included";
             check_selectable(version, schema, &format!("{place}.selectableFields"), missing, errors);
         }
@@ -140,7 +141,7 @@ pub(super) fn check_shared(spec: &Value, old: &Value, errors: &mut Vec<FieldErro
         check_columns(first, "spec", errors);
     }
     if shared(versions, "selectableFields").1 {
-        let schema = validation.map_or(&Value::Null, |validation| &validation["openAPIV3Schema"]);
+        let schema = validation.map(|validation| &validation["openAPIV3Schema"]);
         let missing = "may only be set when validations.schema is included";
         check_selectable(first, schema, "spec.selectableFields", missing, errors);
     }
@@ -360,7 +361,7 @@ fn check_column(column: &Value, place: &str, errors: &mut Vec<FieldError>) {
 /// Validates the selectable fields of a version. `missing` is the error if there is no schema.
 fn check_selectable(
     version: &Value,
-    schema: &Value,
+    schema: Option<&Value>,
     place: &str,
     missing: &str,
     errors: &mut Vec<FieldError>,
@@ -369,10 +370,10 @@ fn check_selectable(
     if fields.is_empty() {
         return;
     }
-    if !schema.is_object() {
+    let Some(schema) = schema else {
         errors.push(FieldError::invalid(place, "\"\"", missing));
         return;
-    }
+    };
     let mut seen = BTreeSet::new();
     for (index, path) in fields.iter().map(|field| text(field, "jsonPath")).enumerate() {
         if errors.len() >= super::ERRORS {

@@ -4,7 +4,8 @@
 
 use serde_json::{Value, json};
 
-use crate::kinds::builtin::shared::fields::{elements, set};
+use super::image_name;
+use crate::kinds::builtin::shared::fields::{elements, set, set_pointer};
 
 /// Sets defaults of a `PodTemplateSpec` after its fields were completed.
 pub(in crate::kinds::builtin) fn default(template: &mut Value) {
@@ -37,7 +38,7 @@ fn service_account(spec: &mut Value) {
 
 fn container(container: &mut Value) {
     let image = container.get("image").and_then(Value::as_str).unwrap_or_default();
-    let policy = if is_latest(image) { "Always" } else { "IfNotPresent" };
+    let policy = if image_name::is_latest(image) { "Always" } else { "IfNotPresent" };
     set(container, "imagePullPolicy", json!(policy));
     set(container, "terminationMessagePath", json!("/dev/termination-log"));
     set(container, "terminationMessagePolicy", json!("File"));
@@ -58,16 +59,6 @@ fn container(container: &mut Value) {
         if let Some(get) = container.pointer_mut(hook) {
             http_get(get);
         }
-    }
-}
-
-/// Whether an image has the tag `latest`, or neither a tag nor a digest.
-fn is_latest(image: &str) -> bool {
-    let (name, digest) = image.split_once('@').unwrap_or((image, ""));
-    let last = name.rsplit('/').next().unwrap_or_default();
-    match last.split_once(':') {
-        Some((_, tag)) => tag == "latest",
-        None => digest.is_empty() && !name.is_empty(),
     }
 }
 
@@ -134,10 +125,10 @@ pub(in crate::kinds::builtin) fn default_volume_sources(volume: &mut Value) {
                 set(source, "keyring", json!("/etc/ceph/keyring"));
             }
             "azureDisk" => {
-                set(source, "cachingMode", json!("ReadWrite"));
-                set(source, "kind", json!("Shared"));
-                set(source, "fsType", json!("ext4"));
-                set(source, "readOnly", json!(false));
+                set_pointer(source, "cachingMode", json!("ReadWrite"));
+                set_pointer(source, "kind", json!("Shared"));
+                set_pointer(source, "fsType", json!("ext4"));
+                set_pointer(source, "readOnly", json!(false));
             }
             "scaleIO" => {
                 set(source, "storageMode", json!("ThinProvisioned"));
@@ -191,22 +182,6 @@ mod tests {
             assert!(got.remove(key).is_some(), "{key} has a default");
         }
         assert_eq!(template["spec"], *expected);
-    }
-
-    #[test]
-    fn images_are_pulled_always_where_their_content_may_change() {
-        for (image, latest) in [
-            ("nginx", true),
-            ("nginx:latest", true),
-            ("nginx:1", false),
-            ("localhost:5000/nginx", true),
-            ("localhost:5000/nginx:1", false),
-            ("nginx@sha256:0", false),
-            ("nginx:latest@sha256:0", true),
-            ("", false),
-        ] {
-            assert_eq!(is_latest(image), latest, "{image}");
-        }
     }
 
     #[test]

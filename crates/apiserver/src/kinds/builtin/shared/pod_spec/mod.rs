@@ -3,6 +3,7 @@
 mod defaults;
 mod disabled;
 mod discouraged_fields;
+mod image_name;
 mod validation;
 mod virtual_paths;
 
