@@ -106,6 +106,13 @@ impl Pairs {
         if let (Some(genuine), Some(ours)) = (uid(genuine), uid(ours)) {
             self.bind(&genuine, &ours);
         }
+        // A label of a namespace repeats its name, which may be generated.
+        let name = |answer: &Answer| answer.body["metadata"]["name"].as_str().map(str::to_owned);
+        if let (Some(genuine), Some(ours)) = (name(genuine), name(ours))
+            && genuine != ours
+        {
+            self.bind(&genuine, &ours);
+        }
         self.values(
             "$",
             &without_store_revisions(&genuine.body),
@@ -204,14 +211,16 @@ impl Pairs {
         if path.ends_with(".request.uid") && path.starts_with("call ") {
             return true;
         }
-        let is_name =
-            [".metadata.uid", ".metadata.name", ".request.name"].iter().any(|end| path.ends_with(end));
+        let is_name = [".metadata.uid", ".metadata.name", "/metadata.name", ".request.name"]
+            .iter()
+            .any(|end| path.ends_with(end));
         if is_name || path == "$.details.name" {
             return genuine == ours || self.bind(genuine, ours);
         }
-        // Patches copy the metadata to other places.
+        // Patches copy the metadata to other places, as it is now or as it was.
         if path.ends_with(".resourceVersion") {
-            return self.bind(genuine, ours);
+            let is_copy = !path.ends_with("metadata.resourceVersion") && genuine == ours;
+            return is_copy || self.bind(genuine, ours);
         }
         if genuine == ours {
             return true;
@@ -314,13 +323,30 @@ fn without_revisions(text: &str) -> String {
     out
 }
 
+/// Masks node ports in a quoted object.
+fn without_node_ports(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once("nodePort") {
+        let value = after.trim_start_matches(['\\', '"', ':']);
+        let number = value.trim_start_matches(|c: char| c.is_ascii_digit());
+        out += before;
+        out += "nodePort";
+        out += &after[..after.len() - value.len()];
+        out += if number.len() < value.len() { "*" } else { "" };
+        rest = number;
+    }
+    out + rest
+}
+
 /// Splits a message with several errors, or with an object: both have no fixed order. Revisions and recent times are masked.
 fn sorted_parts(text: &str) -> Vec<String> {
     let is_chosen = |part: &str| {
-        (part.contains("resourceVersion") || part.contains("time") || part.contains("Timestamp"))
-            && part.contains(|c: char| c.is_ascii_digit())
-            && !part.contains("2001")
+        // Requests contain times of 2001.
+        let is_time = (part.contains("time") || part.contains("Timestamp")) && !part.contains("2001");
+        (part.contains("resourceVersion") || is_time) && part.contains(|c: char| c.is_ascii_digit())
     };
+    let text = without_node_ports(text);
     let parts = text.split(['[', ']', ',', '{', '}', '\n']).map(str::trim);
     let mut parts: Vec<String> =
         parts.map(|part| if is_chosen(part) { "*".to_owned() } else { part.to_owned() }).collect();

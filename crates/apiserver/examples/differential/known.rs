@@ -2,6 +2,7 @@
 
 use super::comparison::Difference;
 use super::player::Outcome;
+use super::request::Answer;
 
 /// A known difference.
 struct Known {
@@ -10,7 +11,7 @@ struct Known {
     is: fn(&str, &Difference) -> bool,
 }
 
-const KNOWN: [Known; 27] = [
+const KNOWN: [Known; 24] = [
     Known { reason: "the data of a ControllerRevision are compared with its revision", is: is_revision },
     Known { reason: UNVALIDATED, is: is_validation },
     Known { reason: "decoding errors name fewer types of Go", is: is_go_type },
@@ -21,10 +22,6 @@ const KNOWN: [Known; 27] = [
     Known { reason: "several objects are converted by one call of a webhook", is: is_conversion_batch },
     Known { reason: "errors of strategic merge patches name fewer types of Go", is: is_strategic_error },
     Known { reason: "errors about undeclared fields are complete", is: is_partial_schema_error },
-    Known {
-        reason: "an update of a PersistentVolumeClaim without changes is not written",
-        is: is_claim_write,
-    },
     Known { reason: "an update that starts from a stale cache calls webhooks twice", is: is_retried },
     Known { reason: "versions of builtin kinds share the ownership of fields", is: is_builtin_version },
     Known { reason: "syntax errors of CEL have the text of another parser", is: is_cel_error },
@@ -33,8 +30,7 @@ const KNOWN: [Known; 27] = [
     Known { reason: "empty lists and maps of a schema count as absent", is: is_empty_schema },
     Known { reason: "unknown fields of a patched object are sorted", is: is_field_order },
     Known { reason: "a read drops the traffic policy of a Service without address", is: is_traffic_policy },
-    Known { reason: "a Service that a PUT of its status creates has an address", is: is_created_by_status },
-    Known { reason: "a message about a merge key shows the node ports of the patch", is: is_shown_port },
+    Known { reason: "duplicates in the values of a JSON patch are reported once", is: is_patched_duplicate },
     Known {
         reason: "a read that the watch cache does not serve has another error",
         is: is_uncached_revision,
@@ -45,10 +41,6 @@ const KNOWN: [Known; 27] = [
     },
     Known { reason: "contents of a schema have other errors than Go's decoder", is: is_schema_type },
     Known { reason: "the generated name of a LimitRange is its UID", is: is_limit_range_name },
-    Known {
-        reason: "a webhook cannot remove the counter of a DaemonSet's template",
-        is: is_template_counter,
-    },
     Known { reason: "the prefix of a ReplicationController's name is validated", is: is_controller_prefix },
 ];
 
@@ -94,13 +86,17 @@ pub(crate) fn reason<'a>(
 /// kube-apiserver starts an update from its watch cache, and converts that object to the stored version. If the object has just been
 /// written, the cache may not have it; then kube-apiserver starts from its storage, and needs no conversion.
 fn is_unconverted(subject: &str, outcome: &Outcome) -> bool {
-    let message = outcome.ours.body["message"].as_str().unwrap_or_default();
-    let is_failure =
-        message.contains("conversion webhook for ") || message.contains("unexpected end of JSON input");
+    let fails = |answer: &Answer| {
+        let message = answer.body["message"].as_str().unwrap_or_default();
+        let is_failure =
+            message.contains("conversion webhook for ") || message.contains("unexpected end of JSON input");
+        answer.status == 500 && is_failure
+    };
+    // The cache may also still have an object that was just deleted.
+    let is_gone = fails(&outcome.genuine) && outcome.ours.status == 404;
+    let is_fresh = fails(&outcome.ours) && !fails(&outcome.genuine);
     let writes = ["update", "merge", "json-patch", "apply", "status", "scale", "delete"];
-    outcome.ours.status == 500
-        && is_failure
-        && writes.iter().any(|verb| subject == format!("{verb} sprockets"))
+    (is_gone || is_fresh) && writes.iter().any(|verb| subject == format!("{verb} sprockets"))
 }
 
 /// Reason of all differences in the response to a patch that removes `apiVersion`.
@@ -137,41 +133,43 @@ fn is_nameless_service(subject: &str, difference: &Difference) -> bool {
 /// or take them for empty ones; the embedded server validates them. It validates neither a default of an unknown type nor a schema inside
 /// empty `dependencies`.
 fn is_schema_type(subject: &str, difference: &Difference) -> bool {
-    let of_decoder = [
-        "cannot unmarshal ",
-        "boolean or JSON schema expected",
-        "\"JSONSchemas\":null",
-        ".default: Invalid value: ",
-        "dependencies: Forbidden: dependencies is not supported",
-    ];
+    let genuine = &difference.genuine;
+    let is_decoded = genuine.contains("boolean or JSON schema expected")
+        || (genuine.contains("cannot unmarshal ") && genuine.contains("JSONSchema"));
+    let is_missing = |line: &str| {
+        line.contains(".default: Invalid value: ")
+            || line.ends_with("dependencies: Forbidden: dependencies is not supported")
+    };
+    let is_incomplete = difference.ours == "(absent)" && genuine.lines().all(is_missing);
+    let is_quoted = genuine.contains("\"JSONSchemas\":null");
+    let is_empty = genuine.starts_with("20") && difference.ours.contains(".items.type: Required value");
     subject.ends_with(" customresourcedefinitions")
-        && of_decoder.iter().any(|text| difference.genuine.contains(text))
-        && ["status", "causes"].contains(&&*difference.path)
+        && match &*difference.path {
+            "status" => is_decoded || is_empty,
+            "causes" => is_decoded || is_incomplete || is_quoted,
+            _ => false,
+        }
 }
 
 /// kube-apiserver stores the policy and drops it when it reads the Service, but not at `/status` or in the response to a deletion. Its
 /// writer owns the stored policy.
 fn is_traffic_policy(subject: &str, difference: &Difference) -> bool {
     let is_shown = difference.path == "$.spec.internalTrafficPolicy" && difference.ours == "(absent)";
+    let is_reviewed = difference.path.starts_with("call ")
+        && difference.path.ends_with(".spec.internalTrafficPolicy")
+        && difference.ours == "(absent)";
     let verbs = ["status services", "delete services"];
     (is_shown && verbs.contains(&subject))
+        || (subject.ends_with(" services") && is_reviewed)
         || (subject.ends_with(" services") && difference.path.ends_with(".f:spec.f:internalTrafficPolicy"))
 }
 
 fn is_limit_range_name(subject: &str, difference: &Difference) -> bool {
     let is_uid = |text: &str| text.len() == 38 && text.matches('-').count() == 4;
     subject == "create limitranges"
-        && difference.path.ends_with("name")
+        && ["name", ".metadata.uid"].iter().any(|end| difference.path.ends_with(end))
         && is_uid(&difference.genuine)
         && is_uid(&difference.ours)
-}
-
-/// The counter is an annotation in v1 and a field of Go's internal type, from which the annotation is set again after the last webhook only.
-fn is_template_counter(subject: &str, difference: &Difference) -> bool {
-    subject.ends_with(" daemonsets")
-        && difference.path.starts_with("call ")
-        && difference.path.contains(".metadata.annotations")
-        && difference.ours.contains("deprecated.daemonset.template.generation")
 }
 
 fn is_controller_prefix(subject: &str, difference: &Difference) -> bool {
@@ -179,18 +177,14 @@ fn is_controller_prefix(subject: &str, difference: &Difference) -> bool {
         && difference.ours.contains("metadata.generateName: Invalid value: ")
 }
 
-/// The storage of `/status` does not allocate addresses and ports.
-fn is_created_by_status(subject: &str, difference: &Difference) -> bool {
-    subject == "status services"
-        && ["clusterIP", "ipFamil", "nodePort"].iter().any(|field| difference.path.contains(field))
-        && difference.genuine == "(absent)"
-}
-
-/// Each server has node ports of its own, and the message shows them before they are known to belong together.
-fn is_shown_port(_: &str, difference: &Difference) -> bool {
-    let shows =
-        |text: &str| text.contains("does not contain declared merge key") && text.contains("nodePort:");
-    difference.path == "$.message" && shows(&difference.genuine) && shows(&difference.ours)
+/// kube-apiserver keeps the text of the values of a JSON patch, and reports its duplicate fields at their places in the object too.
+fn is_patched_duplicate(subject: &str, difference: &Difference) -> bool {
+    let reports = |text: &str| text.contains("json patch duplicate field");
+    let counted = |text: &str| text.matches("duplicate field \"").count();
+    subject.starts_with("json-patch ")
+        && reports(&difference.genuine)
+        && reports(&difference.ours)
+        && counted(&difference.genuine) > counted(&difference.ours)
 }
 
 fn is_custom(subject: &str) -> bool {
@@ -268,16 +262,16 @@ fn is_continue_token(subject: &str, difference: &Difference) -> bool {
     subject.starts_with("list ") && difference.path == "$.metadata.continue" && difference.genuine != "\"\""
 }
 
-/// The error of a review counts its objects, and names the step that needed them.
+/// The error of a review counts its objects, and names the step that needed them. The webhook of this program fails for the first object of a
+/// review only, so that another step may be the first one to fail, or the second object is converted.
 fn is_conversion_batch(subject: &str, difference: &Difference) -> bool {
     let is_error = |text: &str| {
-        text.contains("conversion webhook for ")
-            || (text.contains("failed to convert ") && text.contains("unexpected end of JSON input"))
+        text.contains("conversion webhook for ") || text.contains("unexpected end of JSON input")
     };
-    // The webhook of this program fails for the first object of a review only, so that the second one is converted.
     let is_second = subject == "apply sprockets"
         && difference.genuine.starts_with("500 failed to convert new object: conversion webhook for ");
-    is_second || (is_error(&difference.genuine) && is_error(&difference.ours))
+    subject.ends_with(" sprockets")
+        && (is_second || (is_error(&difference.genuine) && is_error(&difference.ours)))
 }
 
 fn is_strategic_error(_: &str, difference: &Difference) -> bool {
@@ -289,8 +283,12 @@ fn is_strategic_error(_: &str, difference: &Difference) -> bool {
         "quantities must match ",
         "but data type is not struct",
     ];
-    let is_error =
-        |text: &str| FORMS.iter().any(|form| text.contains(form)) || text.contains("illegal base64");
+    // Go decodes the fields in the order of their declaration, so that its first error may be another.
+    let is_error = |text: &str| {
+        FORMS.iter().any(|form| text.contains(form))
+            || text.contains("illegal base64")
+            || text.contains("into Go value of type ")
+    };
     is_error(&difference.genuine) && is_error(&difference.ours)
 }
 
@@ -306,10 +304,6 @@ fn is_builtin_version(subject: &str, difference: &Difference) -> bool {
         && (difference.genuine.contains("conflict with ") || difference.ours.contains("conflict with "));
     subject.ends_with(" horizontalpodautoscalers")
         && (difference.path.contains("managedFields") || is_conflict)
-}
-
-fn is_claim_write(subject: &str, difference: &Difference) -> bool {
-    subject.ends_with(" persistentvolumeclaims") && difference.path == "$.metadata.resourceVersion"
 }
 
 /// kube-apiserver begins with the object in its watch cache, and starts again if a newer one is stored.
@@ -336,13 +330,25 @@ fn is_empty_labels(_: &str, difference: &Difference) -> bool {
         && !names_metadata(&difference.genuine)
 }
 
+/// An error of a ResourceQuota quotes the scopes of its selector as Go has them: an empty list differs from a missing one.
+///
 /// kube-apiserver compares NetworkPolicies and webhook configurations with `reflect.DeepEqual` to set their generation. An empty list and
 /// a missing list differ in that comparison.
 fn is_empty_collection(subject: &str, difference: &Difference) -> bool {
     let compares = subject.ends_with(" networkpolicies") || subject.ends_with("webhookconfigurations");
-    compares
-        && (difference.path.ends_with(".metadata.generation")
-            || difference.path.ends_with(".metadata.resourceVersion"))
+    let quoted = |text: &str| {
+        let text = text.replace("\"Values\":null", "\"Values\":");
+        let mut words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
+        words.sort_unstable();
+        words
+    };
+    let is_quoted = subject.ends_with(" resourcequotas")
+        && difference.path == "causes"
+        && quoted(&difference.genuine) == quoted(&difference.ours);
+    is_quoted
+        || compares
+            && (difference.path.ends_with(".metadata.generation")
+                || difference.path.ends_with(".metadata.resourceVersion"))
 }
 
 /// A schema that a message quotes has `null` for its empty lists and maps.

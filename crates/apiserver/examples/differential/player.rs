@@ -67,7 +67,15 @@ impl<'a> Stage<'a> {
     pub(crate) async fn play(&mut self, request: &Request) -> Result<Outcome> {
         let genuine = self.twins.genuine.send(request, &self.genuine);
         let ours = self.twins.ours.send(request, &self.ours);
-        let (genuine, ours) = try_join(genuine, ours).await?;
+        let (mut genuine, ours) = try_join(genuine, ours).await?;
+        for _ in 0..TRIES {
+            // The watch cache of the genuine server may lack an object that was just written.
+            if genuine.status != 404 || ours.status != 200 || !request.path.contains("resourceVersion=0") {
+                break;
+            }
+            tokio::time::sleep(tokio::time::Duration::from_millis(100)).await;
+            genuine = self.twins.genuine.send(request, &self.genuine).await?;
+        }
         if genuine.is_ended() || ours.is_ended() {
             if !self.twins.genuine.is_running() {
                 return Err("the genuine server has ended".into());
