@@ -23,6 +23,16 @@ pub struct AccessQuery {
     pub service_account: Option<(String, String)>,
 }
 
+impl AccessQuery {
+    /// Returns the length of all texts in bytes.
+    pub(super) fn length(&self) -> usize {
+        let Self { path, group, resource, subresource, namespace, name, verb, service_account } = self;
+        let account = service_account.as_ref().map_or(0, |(namespace, name)| namespace.len() + name.len());
+        let texts = [group, resource, subresource, namespace, name, verb];
+        path.as_ref().map_or(0, String::len) + account + texts.into_iter().map(String::len).sum::<usize>()
+    }
+}
+
 /// Answer of the authorizer.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AuthorizerDecision {

@@ -1,81 +1,50 @@
 //! Evaluation, with a budget of steps.
 
-use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::fmt;
 use std::rc::Rc;
 
 use serde_json::Value;
 
 use super::authorization::{AccessQuery, AuthorizerDecision};
+use super::cost::Cost;
+use super::evaluation_error::{EvaluationError, failed, no_overload};
 use super::functions::{self, Evaluated};
 use super::operators::no_such_key;
 use super::parser::{Expr, Fold, FoldKind, SyntaxNode};
-use super::value::Val;
+use super::patterns::{self, ConstantPatterns};
+use super::value::{RcCow, Val};
+
+/// Cost of a query to the authorizer, as in kube-apiserver. An expression can afford two.
+const AUTHORIZER_CHECK: u64 = 350_000;
 
 /// Values of the variables of an expression.
-#[derive(Debug, Clone, Default)]
 pub struct Activation<'a> {
     /// Values by name.
     pub variables: Vec<(&'static str, &'a Value)>,
-    /// Answers of the authorizer that are known. An expression that needs another one ends with [`EvaluationError::Unanswered`]; the caller
-    /// asks the authorizer and evaluates again with the answer.
-    pub decisions: BTreeMap<AccessQuery, AuthorizerDecision>,
+    /// Answers the queries of the expression.
+    pub authorizer: &'a dyn Fn(&AccessQuery) -> AuthorizerDecision,
     /// Query of `authorizer.requestResource`, without its verb.
     pub request_resource: AccessQuery,
 }
 
-/// Reason why an expression has no value.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum EvaluationError {
-    /// cel-go's text for an error of the expression.
-    Failed(String),
-    /// The expression costs more than its budget.
-    Budget,
-    /// The value depends on the answer of the authorizer to a query.
-    Unanswered(Box<AccessQuery>),
-}
-
-impl std::fmt::Display for EvaluationError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Failed(why) => f.write_str(why),
-            Self::Budget => f.write_str("operation cancelled: actual cost limit exceeded"),
-            Self::Unanswered(_) => f.write_str("the authorizer was not asked"),
-        }
-    }
-}
-
-/// Returns the error for operands whose types no overload of the operation accepts.
-pub(super) fn no_overload() -> EvaluationError {
-    EvaluationError::Failed("no such overload".to_owned())
-}
-
-/// Cost that is left.
-pub(super) struct Cost<'b>(&'b mut u64);
-
-impl Cost<'_> {
-    pub(super) fn spend(&mut self, cost: u64) -> Result<(), EvaluationError> {
-        match self.0.checked_sub(cost) {
-            Some(rest) => {
-                *self.0 = rest;
-                Ok(())
-            }
-            None => {
-                // The conditions of a webhook share a budget, so the next of them ends at once.
-                *self.0 = 0;
-                Err(EvaluationError::Budget)
-            }
-        }
+impl fmt::Debug for Activation<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { variables, authorizer: _, request_resource } = self;
+        f.debug_struct("Activation")
+            .field("variables", variables)
+            .field("request_resource", request_resource)
+            .finish_non_exhaustive()
     }
 }
 
 /// Evaluates a condition.
 pub(super) fn condition(
     root: &SyntaxNode,
+    patterns: &ConstantPatterns,
     activation: &Activation<'_>,
-    budget: &mut u64,
+    cost: &mut Cost,
 ) -> Result<bool, EvaluationError> {
-    let mut evaluator = Evaluator { activation, locals: Vec::new(), cost: Cost(budget) };
+    let mut evaluator = Evaluator { activation, patterns, locals: Vec::new(), cost };
     match evaluator.value(root)? {
         Val::Bool(value) => Ok(value),
         _ => Err(no_overload()),
@@ -84,9 +53,10 @@ pub(super) fn condition(
 
 struct Evaluator<'a, 'b> {
     activation: &'a Activation<'a>,
+    patterns: &'a ConstantPatterns,
     /// Variables of the surrounding macros, the innermost last.
     locals: Vec<(&'a str, Val<'a>)>,
-    cost: Cost<'b>,
+    cost: &'b mut Cost,
 }
 
 impl<'a> Evaluator<'a, '_> {
@@ -113,7 +83,11 @@ impl<'a> Evaluator<'a, '_> {
         }
     }
 
-    fn variable(&self, name: &'a str) -> Evaluated<'a> {
+    fn variable(&mut self, name: &'a str) -> Evaluated<'a> {
+        // Names are compared with those of the variables, and a name may be as long as the expression.
+        self.cost.text(name.len())?;
+        // A dot at the beginning only says that the name is not relative to a container.
+        let name = name.strip_prefix('.').unwrap_or(name);
         if let Some((_, value)) = self.locals.iter().rev().find(|(known, _)| *known == name) {
             return Ok(value.clone());
         }
@@ -125,8 +99,7 @@ impl<'a> Evaluator<'a, '_> {
             return Ok(Val::json(value));
         }
         let of = functions::TYPES.iter().find(|known| **known == name);
-        of.map(|of| Val::Type(of))
-            .ok_or_else(|| EvaluationError::Failed(format!("no such attribute(s): {name}")))
+        of.map(|of| Val::Type(of)).ok_or_else(|| failed(format!("no such attribute(s): {name}")))
     }
 
     fn select(&mut self, operand: &'a SyntaxNode, field: &'a str, test: bool) -> Evaluated<'a> {
@@ -134,8 +107,8 @@ impl<'a> Evaluator<'a, '_> {
         if matches!(operand, Val::Query(_)) && field == "requestResource" {
             return Ok(Val::Query(Rc::new(self.activation.request_resource.clone())));
         }
-        let key = Val::String(Cow::Borrowed(field));
-        let found = operand.get(&key);
+        let key = Val::String(RcCow::Borrowed(field));
+        let found = operand.get(&key, self.cost)?;
         if test {
             return Ok(Val::Bool(found.is_some()));
         }
@@ -152,11 +125,11 @@ impl<'a> Evaluator<'a, '_> {
                 Ok(_) => {
                     failed.get_or_insert_with(no_overload);
                 }
-                // Neither error belongs to the term: without a budget or an answer, the whole expression has no value.
-                Err(error @ (EvaluationError::Budget | EvaluationError::Unanswered(_))) => return Err(error),
-                Err(error) => {
+                Err(error @ EvaluationError::Failed(_)) => {
                     failed.get_or_insert(error);
                 }
+                // The error does not belong to the term: the whole expression has no value.
+                Err(error) => return Err(error),
             }
         }
         failed.map_or(Ok(Val::Bool(!deciding)), Err)
@@ -180,15 +153,23 @@ impl<'a> Evaluator<'a, '_> {
         let target = target.map(|target| self.value(target)).transpose()?;
         let arguments: Result<Vec<_>, _> = arguments.iter().map(|argument| self.value(argument)).collect();
         let arguments = arguments?;
-        match target {
-            Some(Val::Query(query)) => self.ask(&query, function, &arguments),
-            Some(target) => functions::member(function, &target, &arguments, &mut self.cost),
-            None => functions::global(function, arguments, &mut self.cost),
+        match (target, arguments.as_slice()) {
+            (Some(Val::Query(query)), _) => self.ask(&query, function, &arguments),
+            (Some(Val::String(text)), [Val::String(pattern), rest @ ..])
+                if patterns::is_function(function) =>
+            {
+                patterns::call(function, &text, pattern, rest, self.patterns, self.cost)
+            }
+            (None, [Val::String(text), Val::String(pattern)]) if function == "matches" => {
+                patterns::call(function, text, pattern, &[], self.patterns, self.cost)
+            }
+            (Some(target), _) => functions::member(function, &target, &arguments, self.cost),
+            (None, _) => functions::global(function, arguments, self.cost),
         }
     }
 
     /// Completes a query to the authorizer; `check` asks it.
-    fn ask(&self, query: &AccessQuery, function: &str, arguments: &[Val<'a>]) -> Evaluated<'a> {
+    fn ask(&mut self, query: &AccessQuery, function: &str, arguments: &[Val<'a>]) -> Evaluated<'a> {
         let mut query = query.clone();
         let text = |at: usize| match arguments.get(at) {
             Some(Val::String(text)) => Ok(text.to_string()),
@@ -202,37 +183,34 @@ impl<'a> Evaluator<'a, '_> {
             "namespace" => query.namespace = text(0)?,
             "name" => query.name = text(0)?,
             "serviceAccount" => query.service_account = Some((text(0)?, text(1)?)),
-            "check" => {
-                query.verb = text(0)?;
-                return match self.activation.decisions.get(&query) {
-                    Some(decision) => Ok(Val::Decision(Rc::new(decision.clone()))),
-                    None => Err(EvaluationError::Unanswered(Box::new(query))),
-                };
-            }
+            "check" => query.verb = text(0)?,
             _ => return Err(no_overload()),
         }
-        Ok(Val::Query(Rc::new(query)))
+        // The next function copies the query.
+        self.cost.text(query.length())?;
+        if function != "check" {
+            return Ok(Val::Query(Rc::new(query)));
+        }
+        self.cost.spend(AUTHORIZER_CHECK)?;
+        Ok(Val::Decision(Rc::new((self.activation.authorizer)(&query))))
     }
 
     fn fold(&mut self, fold: &'a Fold) -> Evaluated<'a> {
         let range = self.value(&fold.range)?;
         let elements = range.range().ok_or_else(no_overload)?;
-        self.cost.spend(u64::try_from(elements.len()).unwrap_or(u64::MAX))?;
         let mut found = Vec::new();
         let (mut count, mut failed) = (0_usize, None);
         for element in elements {
+            self.cost.spend(1)?;
             self.locals.push((&fold.variable, element.clone()));
             let visited = self.visit(fold);
             self.locals.pop();
             match (fold.kind, visited) {
-                (_, Err(error @ (EvaluationError::Budget | EvaluationError::Unanswered(_)))) => {
-                    return Err(error);
-                }
                 (FoldKind::All, Ok(Some(Val::Bool(false)))) => return Ok(Val::Bool(false)),
                 (FoldKind::Exists, Ok(Some(Val::Bool(true)))) => return Ok(Val::Bool(true)),
                 (FoldKind::All | FoldKind::Exists, Ok(Some(Val::Bool(_)))) => {}
                 // As in `&&` and `||`, another element may still decide the result.
-                (FoldKind::All | FoldKind::Exists, Err(error)) => {
+                (FoldKind::All | FoldKind::Exists, Err(error @ EvaluationError::Failed(_))) => {
                     failed.get_or_insert(error);
                 }
                 (_, Err(error)) => return Err(error),

@@ -1,14 +1,12 @@
-//! Functions and operators: their types, and their values.
+//! Functions and operators: their types, and the values of those that are no functions of texts or lists.
 
-use std::borrow::Cow;
-use std::rc::Rc;
-
-use regex::RegexBuilder;
-
-use super::eval::{Cost, EvaluationError, no_overload};
-use super::operators;
+use super::cost::Cost;
+use super::evaluation_error::{EvaluationError, failed, no_overload};
+use super::operators::{overflow, unsigned_overflow};
 use super::types::Type;
-use super::value::Val;
+use super::value::{RcCow, Val};
+use super::{list_functions, operators, text_functions};
+use crate::go;
 
 /// Names of types, which are values too.
 pub(super) const TYPES: [&str; 10] =
@@ -93,8 +91,6 @@ pub(super) const UNSUPPORTED: [&str; 44] = [
     "orValue",
     "hasValue",
 ];
-/// Maximum size of a compiled regular expression, in bytes.
-const REGEX_SIZE: usize = 1 << 20;
 
 pub(super) fn is_known(function: &str, has_target: bool) -> bool {
     if has_target {
@@ -167,59 +163,87 @@ pub(super) fn signature(function: &str, target: Option<&Type>, arguments: &[Type
     }
 }
 
+/// 2⁶³ and 2⁶⁴, the first floats above the integers.
+const ABOVE_INT: f64 = 9_223_372_036_854_775_808.0;
+const ABOVE_UINT: f64 = 18_446_744_073_709_551_616.0;
+
 /// Result of an operation.
 pub(super) type Evaluated<'a> = Result<Val<'a>, EvaluationError>;
 
 /// Calls a function without a target.
-pub(super) fn global<'a>(function: &str, arguments: Vec<Val<'a>>, cost: &mut Cost<'_>) -> Evaluated<'a> {
+pub(super) fn global<'a>(function: &str, arguments: Vec<Val<'a>>, cost: &mut Cost) -> Evaluated<'a> {
     if operators::is_operator(function) {
         return operators::apply(function, &arguments, cost);
     }
-    if let ("matches", [text, pattern @ ..]) = (function, &*arguments)
-        && pattern.len() == 1
-    {
-        return member("matches", text, pattern, cost);
-    }
     let [value] = <[Val<'a>; 1]>::try_from(arguments).map_err(|_| no_overload())?;
-    cost.spend(value.weight())?;
-    let range = || EvaluationError::Failed("range error converting a number".to_owned());
-    let number = |text: &str| EvaluationError::Failed(format!("type conversion error from '{text}'"));
-    Ok(match (function, value) {
-        ("size", value) => Val::Int(integer(value.len().ok_or_else(no_overload)?)),
-        ("dyn", value) => value,
-        ("type", value) => Val::Type(value.type_name()),
+    match function {
+        "size" => size(&value, cost),
+        "dyn" => Ok(value),
+        "type" => Ok(Val::Type(value.type_name())),
+        _ => converted(function, value, cost),
+    }
+}
+
+fn size<'a>(value: &Val<'a>, cost: &mut Cost) -> Evaluated<'a> {
+    value.size(cost)?.map(|size| Val::Int(integer(size))).ok_or_else(no_overload)
+}
+
+/// Converts a value to the type `wanted`.
+fn converted<'a>(wanted: &str, value: Val<'a>, cost: &mut Cost) -> Evaluated<'a> {
+    match &value {
+        Val::String(text) => cost.text(text.len())?,
+        Val::Bytes(bytes) => cost.text(bytes.len())?,
+        _ => {}
+    }
+    let from_text = || failed(format!("type conversion error from 'string' to '{wanted}'"));
+    Ok(match (wanted, value) {
         ("int", value @ Val::Int(_))
         | ("uint", value @ Val::Uint(_))
-        | ("double", value @ Val::Double(_)) => value,
-        ("string", value @ Val::String(_))
+        | ("double", value @ Val::Double(_))
+        | ("string", value @ Val::String(_))
         | ("bytes", value @ Val::Bytes(_))
         | ("bool", value @ Val::Bool(_)) => value,
-        ("int", Val::Uint(value)) => Val::Int(i64::try_from(value).map_err(|_| range())?),
-        ("int", Val::Double(value)) if value.abs() < 9.2e18 => Val::Int(value as i64),
-        ("int", Val::String(text)) => Val::Int(text.parse().map_err(|_| number(&text))?),
-        ("uint", Val::Int(value)) => Val::Uint(u64::try_from(value).map_err(|_| range())?),
-        ("uint", Val::Double(value)) if (0.0..1.8e19).contains(&value) => Val::Uint(value as u64),
-        ("uint", Val::String(text)) => Val::Uint(text.parse().map_err(|_| number(&text))?),
-        ("int" | "uint", Val::Double(_)) => return Err(range()),
+        ("int", Val::Uint(value)) => Val::Int(i64::try_from(value).map_err(|_| overflow())?),
+        // As in cel-go, the smallest integer is no float's value.
+        ("int", Val::Double(value)) if -ABOVE_INT < value && value < ABOVE_INT => Val::Int(value as i64),
+        ("int", Val::Double(_)) => return Err(overflow()),
+        ("int", Val::String(text)) => Val::Int(text.parse().map_err(|_| from_text())?),
+        ("uint", Val::Int(value)) => Val::Uint(u64::try_from(value).map_err(|_| unsigned_overflow())?),
+        ("uint", Val::Double(value)) if (0.0..ABOVE_UINT).contains(&value) => Val::Uint(value as u64),
+        ("uint", Val::Double(_)) => return Err(unsigned_overflow()),
+        ("uint", Val::String(text)) => {
+            // Unlike Rust, Go refuses a sign.
+            let parsed = text.parse().ok().filter(|_| !text.starts_with('+'));
+            Val::Uint(parsed.ok_or_else(from_text)?)
+        }
         ("double", Val::Int(value)) => Val::Double(value as f64),
         ("double", Val::Uint(value)) => Val::Double(value as f64),
-        ("double", Val::String(text)) => Val::Double(text.parse().map_err(|_| number(&text))?),
+        ("double", Val::String(text)) => {
+            // Unlike Rust, Go refuses a number that is too large; infinity itself is spelled with letters.
+            let parsed =
+                text.parse().ok().filter(|value: &f64| !value.is_infinite() || !text.contains(digit));
+            Val::Double(parsed.ok_or_else(from_text)?)
+        }
         ("string", Val::Int(value)) => Val::text(value.to_string()),
         ("string", Val::Uint(value)) => Val::text(value.to_string()),
-        ("string", Val::Double(value)) => Val::text(value.to_string()),
+        ("string", Val::Double(value)) => Val::text(go::float(value)),
         ("string", Val::Bool(value)) => Val::text(value.to_string()),
         ("string", Val::Bytes(bytes)) => {
             let text = std::str::from_utf8(&bytes);
-            Val::text(text.map_err(|_| EvaluationError::Failed("invalid UTF-8".to_owned()))?)
+            Val::text(text.map_err(|_| failed("invalid UTF-8 in bytes, cannot convert to string"))?)
         }
-        ("bytes", Val::String(text)) => Val::Bytes(Cow::Owned(text.as_bytes().to_vec())),
+        ("bytes", Val::String(text)) => Val::Bytes(RcCow::Owned(text.as_bytes().into())),
         ("bool", Val::String(text)) => Val::Bool(match &*text {
             "1" | "t" | "T" | "true" | "TRUE" | "True" => true,
             "0" | "f" | "F" | "false" | "FALSE" | "False" => false,
-            other => return Err(number(other)),
+            _ => return Err(from_text()),
         }),
         _ => return Err(no_overload()),
     })
+}
+
+fn digit(c: char) -> bool {
+    c.is_ascii_digit()
 }
 
 /// Calls a function of a target.
@@ -227,167 +251,26 @@ pub(super) fn member<'a>(
     function: &str,
     target: &Val<'a>,
     arguments: &[Val<'a>],
-    cost: &mut Cost<'_>,
+    cost: &mut Cost,
 ) -> Evaluated<'a> {
-    cost.spend(arguments.iter().map(Val::weight).sum::<u64>() + target.weight())?;
-    let failed = |why: String| EvaluationError::Failed(why);
     if function == "size" && arguments.is_empty() {
-        return target.len().map(|len| Val::Int(integer(len))).ok_or_else(no_overload);
+        return size(target, cost);
     }
-    if let Val::Decision(decision) = target {
-        return match function {
+    match target {
+        Val::Decision(decision) => match function {
             "allowed" => Ok(Val::Bool(decision.allowed)),
-            "reason" => Ok(Val::text(decision.reason.clone())),
+            "reason" => {
+                cost.text(decision.reason.len())?;
+                Ok(Val::text(&*decision.reason))
+            }
             "errored" => Ok(Val::Bool(false)),
             "error" => Ok(Val::text("")),
             _ => Err(no_overload()),
-        };
+        },
+        Val::String(text) => text_functions::call(function, text, arguments, cost),
+        list if list.is_list() => list_functions::call(function, list, arguments, cost),
+        _ => Err(no_overload()),
     }
-    let Val::String(text) = target else { return of_list(function, target, arguments) };
-    let at = |index: i64| -> Result<usize, EvaluationError> {
-        let count = text.chars().count();
-        let index = usize::try_from(index).ok().filter(|index| *index <= count);
-        index.ok_or_else(|| failed("index out of range".to_owned()))
-    };
-    Ok(match (function, arguments) {
-        ("startsWith", [Val::String(part)]) => Val::Bool(text.starts_with(&**part)),
-        ("endsWith", [Val::String(part)]) => Val::Bool(text.ends_with(&**part)),
-        ("contains", [Val::String(part)]) => Val::Bool(text.contains(&**part)),
-        ("matches", [Val::String(pattern)]) => Val::Bool(regex(pattern)?.is_match(text)),
-        ("find", [Val::String(pattern)]) => {
-            Val::text(regex(pattern)?.find(text).map_or("", |found| found.as_str()))
-        }
-        ("findAll", [Val::String(pattern), rest @ ..]) => {
-            // As in Go, a negative limit is none; the same applies to `replace` and `split`.
-            let limit = match rest {
-                [Val::Int(limit)] => usize::try_from(*limit).unwrap_or(usize::MAX),
-                _ => usize::MAX,
-            };
-            let regex = regex(pattern)?;
-            let found = regex.find_iter(text).take(limit).map(|found| Val::text(found.as_str()));
-            Val::List(Rc::new(found.collect()))
-        }
-        ("charAt", [Val::Int(index)]) => {
-            Val::text(text.chars().skip(at(*index)?).take(1).collect::<String>())
-        }
-        ("indexOf", [Val::String(part)]) => {
-            Val::Int(text.find(&**part).map_or(-1, |at| characters(text, at)))
-        }
-        ("indexOf", [Val::String(part), Val::Int(from)]) => {
-            let start = offset(text, at(*from)?);
-            Val::Int(text[start..].find(&**part).map_or(-1, |at| characters(text, start + at)))
-        }
-        ("lastIndexOf", [Val::String(part)]) => {
-            Val::Int(text.rfind(&**part).map_or(-1, |at| characters(text, at)))
-        }
-        ("lastIndexOf", [Val::String(part), Val::Int(until)]) => {
-            // The last match may begin at the given position, so it may end behind it. An end inside of a character is moved back.
-            let end = (offset(text, at(*until)?) + part.len()).min(text.len());
-            let head = (0..=end).rev().find_map(|end| text.get(..end)).unwrap_or_default();
-            Val::Int(head.rfind(&**part).map_or(-1, |at| characters(text, at)))
-        }
-        ("lowerAscii", []) => Val::text(text.to_ascii_lowercase()),
-        ("upperAscii", []) => Val::text(text.to_ascii_uppercase()),
-        ("trim", []) => Val::text(text.trim()),
-        ("reverse", []) => Val::text(text.chars().rev().collect::<String>()),
-        ("replace", [Val::String(old), Val::String(new), rest @ ..]) => {
-            let limit = match rest {
-                [Val::Int(limit)] => usize::try_from(*limit).unwrap_or(usize::MAX),
-                _ => usize::MAX,
-            };
-            // Only the weight of text and arguments is paid so far, and the result may be much longer.
-            let found = text.matches(&**old).count().min(limit);
-            let grown = u64::try_from(found.saturating_mul(new.len()) / 10).unwrap_or(u64::MAX);
-            cost.spend(grown)?;
-            Val::text(text.replacen(&**old, new, limit))
-        }
-        ("split", [Val::String(separator), rest @ ..]) => {
-            let limit = match rest {
-                [Val::Int(limit)] => usize::try_from(*limit).unwrap_or(usize::MAX),
-                _ => usize::MAX,
-            };
-            // As in Go's `SplitN`, zero parts are an empty list.
-            let parts: Vec<Val<'a>> = if limit == 0 {
-                Vec::new()
-            } else if separator.is_empty() {
-                text.chars().map(|c| Val::text(c.to_string())).collect()
-            } else {
-                text.splitn(limit, &**separator).map(Val::text).collect()
-            };
-            Val::List(Rc::new(parts))
-        }
-        ("substring", [Val::Int(from)]) => Val::text(&text[offset(text, at(*from)?)..]),
-        ("substring", [Val::Int(from), Val::Int(until)]) => {
-            let (from, until) = (at(*from)?, at(*until)?);
-            if from > until {
-                return Err(failed("invalid substring range".to_owned()));
-            }
-            Val::text(&text[offset(text, from)..offset(text, until)])
-        }
-        _ => return Err(no_overload()),
-    })
-}
-
-fn of_list<'a>(function: &str, target: &Val<'a>, arguments: &[Val<'a>]) -> Evaluated<'a> {
-    let elements = target.elements().ok_or_else(no_overload)?;
-    let place = |at: Option<usize>| Val::Int(at.map_or(-1, integer));
-    Ok(match (function, arguments) {
-        ("indexOf", [wanted]) => place(elements.iter().position(|element| element.equals(wanted))),
-        ("lastIndexOf", [wanted]) => place(elements.iter().rposition(|element| element.equals(wanted))),
-        ("isSorted", []) => {
-            let orders = elements.windows(2).map(|pair| pair[0].compare(&pair[1]));
-            let orders: Option<Vec<_>> = orders.collect();
-            Val::Bool(orders.ok_or_else(no_overload)?.into_iter().all(std::cmp::Ordering::is_le))
-        }
-        ("min" | "max", []) => {
-            let wanted =
-                if function == "min" { std::cmp::Ordering::Less } else { std::cmp::Ordering::Greater };
-            let mut elements = elements.into_iter();
-            let empty = || EvaluationError::Failed(format!("{function} called on empty list"));
-            let mut best = elements.next().ok_or_else(empty)?;
-            for element in elements {
-                if element.compare(&best).ok_or_else(no_overload)? == wanted {
-                    best = element;
-                }
-            }
-            best
-        }
-        ("sum", []) => {
-            let mut elements = elements.into_iter();
-            let first = elements.next().unwrap_or(Val::Int(0));
-            elements.try_fold(first, |sum, element| operators::add_numbers(&sum, &element))?
-        }
-        ("join", rest) => {
-            let separator = match rest {
-                [Val::String(separator)] => separator,
-                _ => "",
-            };
-            let texts: Option<Vec<&str>> = elements
-                .iter()
-                .map(|element| match element {
-                    Val::String(text) => Some(&**text),
-                    _ => None,
-                })
-                .collect();
-            Val::text(texts.ok_or_else(no_overload)?.join(separator))
-        }
-        _ => return Err(no_overload()),
-    })
-}
-
-fn regex(pattern: &str) -> Result<regex::Regex, EvaluationError> {
-    let regex = RegexBuilder::new(pattern).size_limit(REGEX_SIZE).build();
-    regex.map_err(|_| EvaluationError::Failed(format!("error parsing regexp: {pattern}")))
-}
-
-/// Returns the number of characters before an offset in bytes.
-fn characters(text: &str, offset: usize) -> i64 {
-    integer(text[..offset].chars().count())
-}
-
-/// Returns the offset of a character, in bytes.
-fn offset(text: &str, index: usize) -> usize {
-    text.char_indices().nth(index).map_or(text.len(), |(at, _)| at)
 }
 
 pub(super) fn integer(size: usize) -> i64 {

@@ -1,17 +1,22 @@
 //! The Common Expression Language, as far as match conditions of admission need it: parsing, type checking and evaluation.
 //!
 //! Messages are those of Go's `cel-go`, with the place in the text. The evaluation has a budget, so that no expression of a client
-//! runs for long: each step costs at least 1, and more if it copies or searches a text or a list.
+//! runs for long: each step costs at least 1, and more if it compares values or reads a text. `cost` has the rules.
 //!
 //! All operators are supported, the macros `has`, `all`, `exists`, `exists_one`, `map` and `filter`, the functions of the language except
 //! for those of timestamps, and Kubernetes' functions of strings, lists and authorization. Expressions with other functions of Kubernetes
 //! (quantities, addresses, URLs, versions, formats, sets) are refused with the name of the function when they are compiled.
 
 mod authorization;
+mod cost;
 mod eval;
+mod evaluation_error;
 mod functions;
+mod list_functions;
 mod operators;
 mod parser;
+mod patterns;
+mod text_functions;
 mod token;
 mod type_checker;
 mod types;
@@ -21,15 +26,20 @@ mod value;
 mod tests;
 
 pub use self::authorization::{AUTHORIZER, AccessQuery, AuthorizerDecision};
-pub use self::eval::{Activation, EvaluationError};
+pub use self::eval::Activation;
+pub use self::evaluation_error::EvaluationError;
 pub use self::types::{ObjectType, Type};
 
+use self::cost::Cost;
 use self::parser::SyntaxNode;
+use self::patterns::{ConstantPatterns, PatternError};
 
 /// Maximum length of an expression in characters, as in cel-go.
 const LENGTH: usize = 100_000;
 /// Maximum nesting of an expression. cel-go allows 250 levels.
 const DEPTH: usize = 100;
+/// Maximum cost of one evaluation of an expression, as in kube-apiserver.
+pub const EXPRESSION_LIMIT: u64 = 1_000_000;
 /// Budget of all match conditions of one webhook together, as in kube-apiserver.
 pub const MATCH_CONDITIONS_BUDGET: u64 = 2_500_000;
 
@@ -55,6 +65,7 @@ impl Environment {
 #[derive(Debug)]
 pub struct Program {
     root: SyntaxNode,
+    patterns: ConstantPatterns,
 }
 
 impl Program {
@@ -75,18 +86,30 @@ impl Program {
             ));
         }
         let root = parser::parse(text).map_err(failed)?;
-        match type_checker::check(&root, environment).map_err(failed)? {
-            Type::Bool => Ok(Self { root }),
-            other => Err(format!("must evaluate to bool but got {other}")),
+        let of = type_checker::check(&root, environment).map_err(failed)?;
+        match ConstantPatterns::new(&root) {
+            Err(PatternError::Issues(issues)) => Err(failed(issues)),
+            _ if of != Type::Bool => Err(format!("must evaluate to bool but got {of}")),
+            Err(PatternError::Program(why)) => Err(format!("program instantiation failed: {why}")),
+            Ok(patterns) => Ok(Self { root, patterns }),
         }
     }
 
-    /// Evaluates the condition. The cost is subtracted from `budget`.
+    /// Evaluates the condition. The cost, at most [`EXPRESSION_LIMIT`], is subtracted from `budget`.
     ///
     /// # Errors
-    /// [`EvaluationError`] with cel-go's text, or the access query on which the result depends.
+    /// [`EvaluationError`] with kube-apiserver's text.
     pub fn holds(&self, activation: &Activation<'_>, budget: &mut u64) -> Result<bool, EvaluationError> {
-        eval::condition(&self.root, activation, budget)
+        let limit = EXPRESSION_LIMIT.min(*budget);
+        let mut cost = Cost::new(limit);
+        let value = eval::condition(&self.root, &self.patterns, activation, &mut cost);
+        let is_last = limit == *budget;
+        *budget -= limit - cost.left();
+        match value {
+            // An expression that may cost as much as one alone is too expensive itself; otherwise the expressions before it are a cause too.
+            Err(EvaluationError::TooExpensive) if is_last => Err(EvaluationError::OutOfBudget),
+            other => other,
+        }
     }
 }
 

@@ -1,12 +1,12 @@
 //! Operators, under cel-go's names.
 
-use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::rc::Rc;
 
-use super::eval::{Cost, EvaluationError, no_overload};
+use super::cost::Cost;
+use super::evaluation_error::{EvaluationError, failed, no_overload};
 use super::types::Type;
-use super::value::Val;
+use super::value::{RcCow, Val};
 
 const OPERATORS: [&str; 16] = [
     "_==_", "_!=_", "_<_", "_<=_", "_>_", "_>=_", "@in", "_+_", "_-_", "_*_", "_/_", "_%_", "!_", "-_",
@@ -60,58 +60,63 @@ pub(super) fn signature(operator: &str, operands: &[Type]) -> Option<Type> {
 pub(super) fn apply<'a>(
     operator: &str,
     operands: &[Val<'a>],
-    cost: &mut Cost<'_>,
+    cost: &mut Cost,
 ) -> Result<Val<'a>, EvaluationError> {
-    cost.spend(1)?;
-    let compared = |of: &[Val<'_>], wanted: fn(Ordering) -> bool| {
-        of[0].compare(&of[1]).map(|order| Val::Bool(wanted(order))).ok_or_else(no_overload)
+    let is: fn(Ordering) -> bool = match operator {
+        "_<_" => Ordering::is_lt,
+        "_<=_" => Ordering::is_le,
+        "_>_" => Ordering::is_gt,
+        _ => Ordering::is_ge,
     };
     match (operator, operands) {
-        ("_==_", [one, two]) => {
-            // A comparison ends at the latest with the shorter value.
-            cost.spend(one.weight().min(two.weight()))?;
-            Ok(Val::Bool(one.equals(two)))
+        ("_==_", [one, two]) => Ok(Val::Bool(one.equals(two, cost)?)),
+        ("_!=_", [one, two]) => Ok(Val::Bool(!one.equals(two, cost)?)),
+        ("_<_" | "_<=_" | "_>_" | "_>=_", [one, two]) => {
+            Ok(Val::Bool(is(one.compare(two, cost)?.ok_or_else(no_overload)?)))
         }
-        ("_!=_", [one, two]) => {
-            cost.spend(one.weight().min(two.weight()))?;
-            Ok(Val::Bool(!one.equals(two)))
-        }
-        ("_<_", [_, _]) => compared(operands, Ordering::is_lt),
-        ("_<=_", [_, _]) => compared(operands, Ordering::is_le),
-        ("_>_", [_, _]) => compared(operands, Ordering::is_gt),
-        ("_>=_", [_, _]) => compared(operands, Ordering::is_ge),
-        ("@in", [element, range]) if range.is_map() => Ok(Val::Bool(range.get(element).is_some())),
-        ("@in", [element, range]) => {
-            cost.spend(range.weight())?;
-            let elements = range.elements().ok_or_else(no_overload)?;
-            Ok(Val::Bool(elements.iter().any(|known| known.equals(element))))
+        ("@in", [element, range]) if range.is_map() => Ok(Val::Bool(range.get(element, cost)?.is_some())),
+        ("@in", [element, range]) if range.is_list() => {
+            for known in range.range().into_iter().flatten() {
+                if known.equals(element, cost)? {
+                    return Ok(Val::Bool(true));
+                }
+            }
+            Ok(Val::Bool(false))
         }
         ("!_", [Val::Bool(value)]) => Ok(Val::Bool(!value)),
         ("-_", [Val::Int(value)]) => value.checked_neg().map(Val::Int).ok_or_else(overflow),
         ("-_", [Val::Double(value)]) => Ok(Val::Double(-value)),
         ("_+_", [one, two]) => add(one, two, cost),
         ("_-_" | "_*_" | "_/_" | "_%_", [one, two]) => arithmetic(operator, one, two),
-        ("_[_]", [container, key]) => index(container, key),
+        ("_[_]", [container, key]) => index(container, key, cost),
         _ => Err(no_overload()),
     }
 }
 
-fn overflow() -> EvaluationError {
-    EvaluationError::Failed("integer overflow".to_owned())
+pub(super) fn overflow() -> EvaluationError {
+    failed("integer overflow")
 }
 
-fn add<'a>(one: &Val<'a>, two: &Val<'a>, cost: &mut Cost<'_>) -> Result<Val<'a>, EvaluationError> {
-    cost.spend(one.weight() + two.weight())?;
+pub(super) fn unsigned_overflow() -> EvaluationError {
+    failed("unsigned integer overflow")
+}
+
+fn add<'a>(one: &Val<'a>, two: &Val<'a>, cost: &mut Cost) -> Result<Val<'a>, EvaluationError> {
     match (one, two) {
-        (Val::String(one), Val::String(two)) => Ok(Val::text(format!("{one}{two}"))),
-        (Val::Bytes(one), Val::Bytes(two)) => Ok(Val::Bytes(Cow::Owned([&**one, &**two].concat()))),
-        (one, two) => match (one.elements(), two.elements()) {
-            (Some(mut one), Some(two)) => {
-                one.extend(two);
-                Ok(Val::List(Rc::new(one)))
-            }
-            _ => add_numbers(one, two),
-        },
+        (Val::String(one), Val::String(two)) => {
+            cost.text(one.len() + two.len())?;
+            Ok(Val::text([&**one, &**two].concat()))
+        }
+        (Val::Bytes(one), Val::Bytes(two)) => {
+            cost.text(one.len() + two.len())?;
+            Ok(Val::Bytes(RcCow::Owned([&**one, &**two].concat().into())))
+        }
+        (one, two) if one.is_list() && two.is_list() => {
+            cost.values(one.count().unwrap_or(0) + two.count().unwrap_or(0))?;
+            let both = [one, two].into_iter().filter_map(Val::range).flatten();
+            Ok(Val::List(Rc::new(both.collect())))
+        }
+        _ => add_numbers(one, two),
     }
 }
 
@@ -119,7 +124,9 @@ fn add<'a>(one: &Val<'a>, two: &Val<'a>, cost: &mut Cost<'_>) -> Result<Val<'a>,
 pub(super) fn add_numbers<'a>(one: &Val<'a>, two: &Val<'a>) -> Result<Val<'a>, EvaluationError> {
     match (one, two) {
         (Val::Int(one), Val::Int(two)) => one.checked_add(*two).map(Val::Int).ok_or_else(overflow),
-        (Val::Uint(one), Val::Uint(two)) => one.checked_add(*two).map(Val::Uint).ok_or_else(overflow),
+        (Val::Uint(one), Val::Uint(two)) => {
+            one.checked_add(*two).map(Val::Uint).ok_or_else(unsigned_overflow)
+        }
         (Val::Double(one), Val::Double(two)) => Ok(Val::Double(one + two)),
         _ => Err(no_overload()),
     }
@@ -132,10 +139,10 @@ fn arithmetic<'a>(operator: &str, one: &Val<'a>, two: &Val<'a>) -> Result<Val<'a
         _ => None,
     };
     if let Some(why) = by_zero {
-        return Err(EvaluationError::Failed(why.to_owned()));
+        return Err(failed(why));
     }
     let int = |value: Option<i64>| value.map(Val::Int).ok_or_else(overflow);
-    let uint = |value: Option<u64>| value.map(Val::Uint).ok_or_else(overflow);
+    let uint = |value: Option<u64>| value.map(Val::Uint).ok_or_else(unsigned_overflow);
     match (operator, one, two) {
         ("_-_", Val::Int(one), Val::Int(two)) => int(one.checked_sub(*two)),
         ("_*_", Val::Int(one), Val::Int(two)) => int(one.checked_mul(*two)),
@@ -152,19 +159,16 @@ fn arithmetic<'a>(operator: &str, one: &Val<'a>, two: &Val<'a>) -> Result<Val<'a
     }
 }
 
-fn index<'a>(container: &Val<'a>, key: &Val<'a>) -> Result<Val<'a>, EvaluationError> {
+fn index<'a>(container: &Val<'a>, key: &Val<'a>, cost: &mut Cost) -> Result<Val<'a>, EvaluationError> {
     if container.is_map() {
-        return container.get(key).ok_or_else(|| no_such_key(key));
+        return container.get(key, cost)?.ok_or_else(|| no_such_key(key));
     }
-    let count = container.len().filter(|_| !matches!(container, Val::String(_) | Val::Bytes(_)));
-    let Some(count) = count else { return Err(no_such_key(key)) };
+    if !container.is_list() {
+        return Err(no_such_key(key));
+    }
     let Val::Int(at) = key else { return Err(no_overload()) };
-    let found = usize::try_from(*at).ok().filter(|at| *at < count).and_then(|at| match container {
-        Val::List(list) => list.get(at).cloned(),
-        Val::JsonList(list) => list.get(at).map(Val::json),
-        _ => None,
-    });
-    found.ok_or_else(|| EvaluationError::Failed(format!("index out of bounds: {at}")))
+    let found = usize::try_from(*at).ok().and_then(|at| container.element(at));
+    found.ok_or_else(|| failed(format!("index out of bounds: {at}")))
 }
 
 /// Returns the error for a missing key of a map.
@@ -176,5 +180,5 @@ pub(super) fn no_such_key(key: &Val<'_>) -> EvaluationError {
         Val::Bool(value) => value.to_string(),
         other => other.type_name().to_owned(),
     };
-    EvaluationError::Failed(format!("no such key: {shown}"))
+    failed(format!("no such key: {shown}"))
 }

@@ -75,6 +75,37 @@ impl SyntaxNode {
         };
         Self { at, expr, depth }
     }
+
+    /// Calls a function with this node and all nodes below.
+    pub(super) fn visit<'n>(&'n self, visitor: &mut impl FnMut(&'n SyntaxNode)) {
+        visitor(self);
+        match &self.expr {
+            Expr::Literal(_) | Expr::Ident(_) => {}
+            Expr::Select { operand, .. } => operand.visit(visitor),
+            Expr::Call { target, arguments, .. } => {
+                for node in target.iter().map(|target| &**target).chain(arguments) {
+                    node.visit(visitor);
+                }
+            }
+            Expr::And(nodes) | Expr::Or(nodes) | Expr::List(nodes) => {
+                for node in nodes {
+                    node.visit(visitor);
+                }
+            }
+            Expr::Map(entries) => {
+                for (key, value) in entries {
+                    key.visit(visitor);
+                    value.visit(visitor);
+                }
+            }
+            Expr::Fold(fold) => {
+                for node in [Some(&fold.range), fold.filter.as_ref(), Some(&fold.body)].into_iter().flatten()
+                {
+                    node.visit(visitor);
+                }
+            }
+        }
+    }
 }
 
 fn depths(nodes: &[SyntaxNode]) -> impl Iterator<Item = usize> {
@@ -258,7 +289,8 @@ impl CelParser<'_> {
             while self.take(sign).is_some() {
                 count += 1;
             }
-            let operand = self.member()?;
+            // Only a single sign is part of the literal.
+            let operand = if sign == "-" && count == 1 { self.negated()? } else { self.member()? };
             // As in cel-go, the operand's type does not matter if the signs cancel out.
             if count % 2 == 0 {
                 return Ok(operand);
@@ -279,6 +311,15 @@ impl CelParser<'_> {
         self.member()
     }
 
+    /// Parses the operand of a minus sign, which may be 2⁶³.
+    fn negated(&mut self) -> Result<SyntaxNode, Issue> {
+        let Spanned { token: Token::Literal(Literal::IntMinimum), at, .. } = *self.peek() else {
+            return self.member();
+        };
+        self.next += 1;
+        Self::node(at, Expr::Literal(Literal::IntMinimum))
+    }
+
     fn member(&mut self) -> Result<SyntaxNode, Issue> {
         let mut node = self.primary()?;
         loop {
@@ -290,7 +331,7 @@ impl CelParser<'_> {
                 self.next += 1;
                 node = match self.take("(") {
                     Some(open) => {
-                        let arguments = self.list(")")?;
+                        let arguments = self.arguments()?;
                         self.member_call(open, node, field, arguments)?
                     }
                     None => {
@@ -309,17 +350,42 @@ impl CelParser<'_> {
         }
     }
 
-    /// Parses expressions up to a closing bracket.
-    fn list(&mut self, close: &str) -> Result<Vec<SyntaxNode>, Issue> {
-        let mut elements = Vec::new();
+    /// Parses the arguments of a call up to the closing bracket.
+    fn arguments(&mut self) -> Result<Vec<SyntaxNode>, Issue> {
+        let mut arguments = Vec::new();
+        if self.take(")").is_some() {
+            return Ok(arguments);
+        }
+        loop {
+            arguments.push(self.expression()?);
+            if self.take(",").is_none() {
+                self.expect(")")?;
+                return Ok(arguments);
+            }
+        }
+    }
+
+    /// Parses parts of a list or map up to the closing bracket. Unlike arguments, they may end with a comma, which may also stand alone.
+    fn parts<T>(&mut self, close: &str, part: fn(&mut Self) -> Result<T, Issue>) -> Result<Vec<T>, Issue> {
+        let mut parts = Vec::new();
+        if self.take(",").is_some() {
+            self.expect(close)?;
+            return Ok(parts);
+        }
         while self.take(close).is_none() {
-            elements.push(self.expression()?);
+            parts.push(part(self)?);
             if self.take(",").is_none() {
                 self.expect(close)?;
                 break;
             }
         }
-        Ok(elements)
+        Ok(parts)
+    }
+
+    fn entry(&mut self) -> Result<(SyntaxNode, SyntaxNode), Issue> {
+        let key = self.expression()?;
+        self.expect(":")?;
+        Ok((key, self.expression()?))
     }
 
     fn primary(&mut self) -> Result<SyntaxNode, Issue> {
@@ -330,25 +396,23 @@ impl CelParser<'_> {
             Err(Issue::new(at, message))
         };
         match token {
-            Token::Literal(Literal::IntMinimum) if !self.follows_minus() => {
-                Err(Issue::new(at, "invalid int literal"))
-            }
+            Token::Literal(Literal::IntMinimum) => Err(Issue::new(at, "invalid int literal")),
             Token::Literal(literal) => {
                 self.next += 1;
                 Self::node(at, Expr::Literal(literal))
             }
             Token::Ident(name) => {
                 self.next += 1;
-                match self.take("(") {
-                    Some(open) => {
-                        let arguments = self.list(")")?;
-                        Self::call(open, name, arguments)
-                    }
-                    None if RESERVED.contains(&name.as_str()) => {
-                        Err(Issue::new(at, format!("reserved identifier: {name}")))
-                    }
-                    None => Self::node(at, Expr::Ident(name)),
-                }
+                self.named(at, name)
+            }
+            Token::Sign(".") => {
+                self.next += 1;
+                let Spanned { token: Token::Ident(name), at, .. } = self.peek().clone() else {
+                    let message = format!("Syntax error: no viable alternative at input '.{}'", self.shown());
+                    return Err(Issue::new(self.peek().at, message));
+                };
+                self.next += 1;
+                self.named(at, format!(".{name}"))
             }
             Token::Sign("(") => {
                 self.next += 1;
@@ -358,30 +422,29 @@ impl CelParser<'_> {
             }
             Token::Sign("[") => {
                 self.next += 1;
-                let elements = self.list("]")?;
+                let elements = self.parts("]", Self::expression)?;
                 Self::node(at, Expr::List(elements))
             }
             Token::Sign("{") => {
                 self.next += 1;
-                let mut entries = Vec::new();
-                while self.take("}").is_none() {
-                    let key = self.expression()?;
-                    self.expect(":")?;
-                    entries.push((key, self.expression()?));
-                    if self.take(",").is_none() {
-                        self.expect("}")?;
-                        break;
-                    }
-                }
+                let entries = self.parts("}", Self::entry)?;
                 Self::node(at, Expr::Map(entries))
             }
             Token::Sign(_) | Token::End => refused(self),
         }
     }
 
-    fn follows_minus(&self) -> bool {
-        let before = self.next.checked_sub(1).map(|at| &self.tokens[at].token);
-        before == Some(&Token::Sign("-"))
+    /// Parses the rest of a name: the arguments, if it is a function's name. A name with a dot before it is global.
+    fn named(&mut self, at: usize, name: String) -> Result<SyntaxNode, Issue> {
+        if let Some(open) = self.take("(") {
+            let arguments = self.arguments()?;
+            return Self::call(open, name, arguments);
+        }
+        let plain = name.trim_start_matches('.');
+        if RESERVED.contains(&plain) {
+            return Err(Issue::new(at, format!("reserved identifier: {plain}")));
+        }
+        Self::node(at, Expr::Ident(name))
     }
 
     /// Builds a call of a global function, or the macro `has`.
@@ -393,6 +456,8 @@ impl CelParser<'_> {
             };
             return Self::node(at, Expr::Select { operand, field, test: true });
         }
+        // A dot at the beginning only says that the name is not relative to a container.
+        let function = function.strip_prefix('.').map(str::to_owned).unwrap_or(function);
         Self::node(at, Expr::Call { function, target: None, arguments })
     }
 

@@ -34,7 +34,7 @@ pub(super) fn tokens(text: &str) -> Result<Vec<Spanned>, Vec<Issue>> {
     while at < text.len() {
         let rest = &text[at..];
         let Some(first) = rest.chars().next() else { break };
-        if first.is_ascii_whitespace() || first == '\u{c}' {
+        if first.is_ascii_whitespace() {
             at += first.len_utf8();
             continue;
         }
@@ -48,7 +48,7 @@ pub(super) fn tokens(text: &str) -> Result<Vec<Spanned>, Vec<Issue>> {
                 at += length;
             }
             Err((message, length)) => {
-                issues.push(Issue::new(at, format!("Syntax error: {message}")));
+                issues.push(Issue::new(at, message));
                 at += length.max(first.len_utf8());
             }
         }
@@ -84,7 +84,12 @@ fn token(rest: &str) -> Scanned {
         return Ok((Token::Sign(sign), sign.len()));
     }
     let first: String = rest.chars().take(1).collect();
-    Err((format!("token recognition error at: '{first}'"), first.len()))
+    Err(unrecognized(&first))
+}
+
+/// Returns the error for a text that ends with the first character that no token has there.
+fn unrecognized(text: &str) -> (String, usize) {
+    (format!("Syntax error: token recognition error at: '{text}'"), text.len())
 }
 
 fn number(rest: &str) -> Scanned {
@@ -150,25 +155,21 @@ fn quoted(rest: &str) -> Option<Scanned> {
     let triple = quote.repeat(3);
     let (open, multiline) = if body.starts_with(&triple) { (&*triple, true) } else { (quote, false) };
     let inner = &body[open.len()..];
-    let mut end = None;
-    let mut escaped = false;
-    for (at, c) in inner.char_indices() {
-        if escaped {
-            escaped = false;
-        } else if c == '\\' && !is_raw {
-            escaped = true;
-        } else if inner[at..].starts_with(open) {
-            end = Some(at);
-            break;
-        } else if !multiline && (c == '\n' || c == '\r') {
-            break;
+    let end = match closing(inner, open, is_raw, multiline) {
+        Ok(end) => end,
+        // What can be a token without the rest is one: the prefix is a name, and two quotes are an empty text.
+        Err(_) if multiline => {
+            let empty = if is_bytes { Literal::Bytes(Vec::new()) } else { Literal::String(String::new()) };
+            return Some(Ok((Token::Literal(empty), prefix + 2)));
         }
-    }
-    let Some(end) = end else {
-        return Some(Err((format!("token recognition error at: '{rest}'"), rest.len())));
+        Err(_) if prefix > 0 => return Some(Ok((Token::Ident(rest[..prefix].to_owned()), prefix))),
+        Err(wrong) => {
+            let last = inner[wrong..].chars().next().map_or(0, char::len_utf8);
+            return Some(Err(unrecognized(&rest[..open.len() + wrong + last])));
+        }
     };
     let length = prefix + open.len() + end + open.len();
-    let text = &inner[..end];
+    let text = &inner[..end].replace("\r\n", "\n").replace('\r', "\n");
     let decoded = if is_raw { Ok(text.as_bytes().to_vec()) } else { unescape(text, is_bytes) };
     let literal = decoded.and_then(|decoded| {
         if is_bytes {
@@ -177,6 +178,36 @@ fn quoted(rest: &str) -> Option<Scanned> {
         String::from_utf8(decoded).map(Literal::String).map_err(|_| "invalid string literal".to_owned())
     });
     Some(literal.map(|literal| (Token::Literal(literal), length)).map_err(|why| (why, length)))
+}
+
+/// Returns the offset of the closing quotes, or that of the first character that cannot stand there.
+fn closing(inner: &str, open: &str, is_raw: bool, multiline: bool) -> Result<usize, usize> {
+    let mut at = 0;
+    while let Some(c) = inner[at..].chars().next() {
+        if inner[at..].starts_with(open) {
+            return Ok(at);
+        }
+        at += match c {
+            '\\' if !is_raw => 1 + escape(&inner[at + 1..]).map_err(|wrong| at + 1 + wrong)?,
+            '\n' | '\r' if !multiline => return Err(at),
+            c => c.len_utf8(),
+        };
+    }
+    Err(at)
+}
+
+/// Returns the length of an escape sequence behind the backslash, or the offset of the first character that does not belong there.
+fn escape(text: &str) -> Result<usize, usize> {
+    let (count, radix) = match text.chars().next() {
+        Some('a' | 'b' | 'f' | 'n' | 'r' | 't' | 'v' | '"' | '\'' | '\\' | '?' | '`') => return Ok(1),
+        Some('x' | 'X') => (2, 16),
+        Some('u') => (4, 16),
+        Some('U') => (8, 16),
+        Some('0'..='3') => (2, 8),
+        _ => return Err(0),
+    };
+    let digits = text[1..].chars().take(count).take_while(|c| c.is_digit(radix)).count();
+    if digits == count { Ok(1 + count) } else { Err(1 + digits) }
 }
 
 fn unescape(text: &str, is_bytes: bool) -> Result<Vec<u8>, String> {

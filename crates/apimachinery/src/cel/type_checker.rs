@@ -62,11 +62,13 @@ impl TypeChecker<'_> {
     }
 
     fn of_ident(&mut self, at: usize, name: &str) -> Type {
-        let local = self.locals.iter().rev().find(|(known, _)| known == name).map(|(_, of)| of);
-        if let Some(of) = local.or_else(|| self.environment.type_of(name)) {
+        // A dot at the beginning only says that the name is not relative to a container.
+        let plain = name.strip_prefix('.').unwrap_or(name);
+        let local = self.locals.iter().rev().find(|(known, _)| known == plain).map(|(_, of)| of);
+        if let Some(of) = local.or_else(|| self.environment.type_of(plain)) {
             return of.clone();
         }
-        if functions::TYPES.contains(&name) {
+        if functions::TYPES.contains(&plain) {
             return Type::Type;
         }
         self.issue(at, format!("undeclared reference to '{name}' (in container '')"))

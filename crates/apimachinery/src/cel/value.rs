@@ -1,12 +1,15 @@
-//! Values during the evaluation of an expression. They borrow from JSON documents instead of copying them.
+//! Values during the evaluation of an expression. They borrow from JSON documents instead of copying them, and a copy of a value takes
+//! constant time.
 
-use std::borrow::Cow;
 use std::cmp::Ordering;
+use std::ops::Deref;
 use std::rc::Rc;
 
 use serde_json::{Map, Value};
 
 use super::authorization::{AccessQuery, AuthorizerDecision};
+use super::cost::Cost;
+use super::evaluation_error::EvaluationError;
 
 /// A literal in the text of an expression.
 #[derive(Debug, Clone, PartialEq)]
@@ -22,6 +25,33 @@ pub(super) enum Literal {
     IntMinimum,
 }
 
+/// Like [`Cow`](std::borrow::Cow), but an owned value is shared by its clones.
+#[derive(Debug)]
+pub(super) enum RcCow<'a, T: ?Sized> {
+    Borrowed(&'a T),
+    Owned(Rc<T>),
+}
+
+impl<T: ?Sized> Clone for RcCow<'_, T> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Borrowed(value) => Self::Borrowed(value),
+            Self::Owned(value) => Self::Owned(Rc::clone(value)),
+        }
+    }
+}
+
+impl<T: ?Sized> Deref for RcCow<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        match self {
+            Self::Borrowed(value) => value,
+            Self::Owned(value) => value,
+        }
+    }
+}
+
 /// A value.
 #[derive(Debug, Clone)]
 pub(super) enum Val<'a> {
@@ -30,8 +60,8 @@ pub(super) enum Val<'a> {
     Int(i64),
     Uint(u64),
     Double(f64),
-    String(Cow<'a, str>),
-    Bytes(Cow<'a, [u8]>),
+    String(RcCow<'a, str>),
+    Bytes(RcCow<'a, [u8]>),
     List(Rc<Vec<Val<'a>>>),
     Map(Rc<Vec<(Val<'a>, Val<'a>)>>),
     JsonList(&'a [Value]),
@@ -52,8 +82,8 @@ impl<'a> Val<'a> {
             Literal::IntMinimum => Self::Int(i64::MIN),
             Literal::Uint(value) => Self::Uint(*value),
             Literal::Double(value) => Self::Double(*value),
-            Literal::String(value) => Self::String(Cow::Borrowed(value)),
-            Literal::Bytes(value) => Self::Bytes(Cow::Borrowed(value)),
+            Literal::String(value) => Self::String(RcCow::Borrowed(value)),
+            Literal::Bytes(value) => Self::Bytes(RcCow::Borrowed(value)),
         }
     }
 
@@ -65,54 +95,66 @@ impl<'a> Val<'a> {
                 (Some(value), _) => Self::Int(value),
                 (None, value) => Self::Double(value.unwrap_or_default()),
             },
-            Value::String(value) => Self::String(Cow::Borrowed(value)),
+            Value::String(value) => Self::String(RcCow::Borrowed(value)),
             Value::Array(list) => Self::JsonList(list),
             Value::Object(map) => Self::JsonMap(map),
         }
     }
 
-    pub(super) fn text(value: impl Into<String>) -> Self {
-        Self::String(Cow::Owned(value.into()))
+    pub(super) fn text(value: impl Into<Rc<str>>) -> Self {
+        Self::String(RcCow::Owned(value.into()))
     }
 
-    /// Returns the elements of a list.
-    pub(super) fn elements(&self) -> Option<Vec<Val<'a>>> {
-        match self {
-            Self::List(list) => Some(list.to_vec()),
-            Self::JsonList(list) => Some(list.iter().map(Val::json).collect()),
-            _ => None,
-        }
-    }
-
-    /// Returns the values that a macro visits: the elements of a list, or the keys of a map.
-    pub(super) fn range(&self) -> Option<Vec<Val<'a>>> {
-        match self {
-            Self::Map(entries) => Some(entries.iter().map(|(key, _)| key.clone()).collect()),
-            Self::JsonMap(map) => Some(map.keys().map(|key| Val::String(Cow::Borrowed(key))).collect()),
-            list => list.elements(),
-        }
-    }
-
-    /// Returns the value of a key of a map, `None` if it is absent or this is not a map.
-    pub(super) fn get(&self, key: &Val<'_>) -> Option<Val<'a>> {
-        match (self, key) {
-            (Self::JsonMap(map), Val::String(key)) => map.get(&**key).map(Val::json),
-            (Self::Map(entries), key) => {
-                entries.iter().find(|(known, _)| known.equals(key)).map(|(_, value)| value.clone())
-            }
-            _ => None,
-        }
+    pub(super) fn is_list(&self) -> bool {
+        matches!(self, Self::List(_) | Self::JsonList(_))
     }
 
     pub(super) fn is_map(&self) -> bool {
         matches!(self, Self::Map(_) | Self::JsonMap(_))
     }
 
-    /// Returns the number of characters, bytes, elements or entries.
-    pub(super) fn len(&self) -> Option<usize> {
+    /// Returns an element of a list; `None` behind its end, or if this is not a list.
+    pub(super) fn element(&self, index: usize) -> Option<Val<'a>> {
+        match self {
+            Self::List(list) => list.get(index).cloned(),
+            Self::JsonList(list) => list.get(index).map(Val::json),
+            _ => None,
+        }
+    }
+
+    /// Returns the values that a macro visits: the elements of a list, or the keys of a map.
+    pub(super) fn range(&self) -> Option<Box<dyn Iterator<Item = Val<'a>> + '_>> {
         Some(match self {
-            Self::String(text) => text.chars().count(),
-            Self::Bytes(bytes) => bytes.len(),
+            Self::List(list) => Box::new(list.iter().cloned()),
+            Self::JsonList(list) => Box::new(list.iter().map(Val::json)),
+            Self::Map(entries) => Box::new(entries.iter().map(|(key, _)| key.clone())),
+            Self::JsonMap(map) => Box::new(map.keys().map(|key| Val::String(RcCow::Borrowed(key)))),
+            _ => return None,
+        })
+    }
+
+    /// Returns the value of a key of a map, `None` if it is absent or this is not a map.
+    pub(super) fn get(&self, key: &Val<'_>, cost: &mut Cost) -> Result<Option<Val<'a>>, EvaluationError> {
+        match (self, key) {
+            (Self::JsonMap(map), Val::String(key)) => {
+                cost.text(key.len())?;
+                Ok(map.get(&**key).map(Val::json))
+            }
+            (Self::Map(entries), key) => {
+                for (known, value) in entries.iter() {
+                    if known.equals(key, cost)? {
+                        return Ok(Some(value.clone()));
+                    }
+                }
+                Ok(None)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Returns the number of elements or entries.
+    pub(super) fn count(&self) -> Option<usize> {
+        Some(match self {
             Self::List(list) => list.len(),
             Self::JsonList(list) => list.len(),
             Self::Map(entries) => entries.len(),
@@ -121,54 +163,89 @@ impl<'a> Val<'a> {
         })
     }
 
-    /// Returns the number of parts that a comparison or a copy visits.
-    pub(super) fn weight(&self) -> u64 {
-        let weight = match self {
-            // As in cel-go, the cost of a text is a tenth of its length.
-            Self::String(text) => text.len() / 10,
-            Self::Bytes(bytes) => bytes.len() / 10,
-            Self::List(list) => list.len() + 1,
-            Self::JsonList(list) => list.iter().map(weight).sum::<usize>() + 1,
-            Self::Map(entries) => entries.len() + 1,
-            Self::JsonMap(map) => map.values().map(weight).sum::<usize>() + 1,
-            _ => 1,
-        };
-        u64::try_from(weight).unwrap_or(u64::MAX).max(1)
+    /// Returns the number of characters, bytes, elements or entries.
+    pub(super) fn size(&self, cost: &mut Cost) -> Result<Option<usize>, EvaluationError> {
+        Ok(match self {
+            Self::String(text) => {
+                cost.text(text.len())?;
+                Some(text.chars().count())
+            }
+            Self::Bytes(bytes) => Some(bytes.len()),
+            other => other.count(),
+        })
     }
 
-    /// Compares values of any types, numbers by their value.
-    pub(super) fn equals(&self, other: &Val<'_>) -> bool {
+    /// Compares values of any types, numbers by their value. Each compared pair of values is paid for.
+    ///
+    /// Recurses at most as deep as the values are nested: those of documents as deep as the decoder allows, others as deep as the parser
+    /// allows.
+    pub(super) fn equals(&self, other: &Val<'_>, cost: &mut Cost) -> Result<bool, EvaluationError> {
+        cost.spend(1)?;
         match (self, other) {
-            (Self::Null, Val::Null) => true,
-            (Self::Bool(one), Val::Bool(two)) => one == two,
-            (Self::String(one), Val::String(two)) => one == two,
-            (Self::Bytes(one), Val::Bytes(two)) => one == two,
-            (Self::Type(one), Val::Type(two)) => one == two,
-            (one, two) if one.is_map() && two.is_map() => {
-                one.len() == two.len()
-                    && one.range().into_iter().flatten().all(|key| match (one.get(&key), two.get(&key)) {
-                        (Some(one), Some(two)) => one.equals(&two),
-                        _ => false,
-                    })
+            (Self::Null, Val::Null) => Ok(true),
+            (Self::Bool(one), Val::Bool(two)) => Ok(one == two),
+            (Self::String(one), Val::String(two)) => {
+                cost.text(one.len().min(two.len()))?;
+                Ok(**one == **two)
             }
-            (one, two) => match (one.elements(), two.elements()) {
-                (Some(one), Some(two)) => {
-                    one.len() == two.len() && one.iter().zip(&two).all(|(one, two)| one.equals(two))
-                }
-                (None, None) => one.compare_numbers(two) == Some(Ordering::Equal),
-                _ => false,
-            },
+            (Self::Bytes(one), Val::Bytes(two)) => {
+                cost.text(one.len().min(two.len()))?;
+                Ok(**one == **two)
+            }
+            (Self::Type(one), Val::Type(two)) => Ok(one == two),
+            (one, two) if one.is_map() && two.is_map() => one.equals_map(two, cost),
+            (one, two) if one.is_list() && two.is_list() => one.equals_list(two, cost),
+            (one, two) => Ok(one.compare_numbers(two) == Some(Ordering::Equal)),
         }
+    }
+
+    fn equals_map(&self, other: &Val<'_>, cost: &mut Cost) -> Result<bool, EvaluationError> {
+        if self.count() != other.count() {
+            return Ok(false);
+        }
+        for key in self.range().into_iter().flatten() {
+            let equal = match (self.get(&key, cost)?, other.get(&key, cost)?) {
+                (Some(one), Some(two)) => one.equals(&two, cost)?,
+                _ => false,
+            };
+            if !equal {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn equals_list(&self, other: &Val<'_>, cost: &mut Cost) -> Result<bool, EvaluationError> {
+        if self.count() != other.count() {
+            return Ok(false);
+        }
+        for (one, two) in self.range().into_iter().flatten().zip(other.range().into_iter().flatten()) {
+            if !one.equals(&two, cost)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Compares values of an ordered type.
-    pub(super) fn compare(&self, other: &Val<'_>) -> Option<Ordering> {
-        match (self, other) {
+    pub(super) fn compare(
+        &self,
+        other: &Val<'_>,
+        cost: &mut Cost,
+    ) -> Result<Option<Ordering>, EvaluationError> {
+        cost.spend(1)?;
+        Ok(match (self, other) {
             (Self::Bool(one), Val::Bool(two)) => Some(one.cmp(two)),
-            (Self::String(one), Val::String(two)) => Some(one.as_ref().cmp(two.as_ref())),
-            (Self::Bytes(one), Val::Bytes(two)) => Some(one.as_ref().cmp(two.as_ref())),
+            (Self::String(one), Val::String(two)) => {
+                cost.text(one.len().min(two.len()))?;
+                Some((**one).cmp(&**two))
+            }
+            (Self::Bytes(one), Val::Bytes(two)) => {
+                cost.text(one.len().min(two.len()))?;
+                Some((**one).cmp(&**two))
+            }
             (one, two) => one.compare_numbers(two),
-        }
+        })
     }
 
     fn compare_numbers(&self, other: &Val<'_>) -> Option<Ordering> {
@@ -204,14 +281,5 @@ impl<'a> Val<'a> {
             Self::Query(_) => "kubernetes.authorization.Authorizer",
             Self::Decision(_) => "kubernetes.authorization.Decision",
         }
-    }
-}
-
-fn weight(value: &Value) -> usize {
-    match value {
-        Value::String(text) => text.len() / 10 + 1,
-        Value::Array(list) => list.iter().map(weight).sum::<usize>() + 1,
-        Value::Object(map) => map.values().map(weight).sum::<usize>() + 1,
-        _ => 1,
     }
 }

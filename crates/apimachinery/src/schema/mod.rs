@@ -12,7 +12,7 @@ mod embedded;
 mod go_decoding;
 mod node;
 mod object_meta;
-mod pattern;
+pub(crate) mod pattern;
 mod prune;
 mod restore;
 mod schema_parser;

@@ -8,12 +8,10 @@
 use std::cell::Cell;
 
 use parking_lot::Mutex;
-use regex_automata::Input;
 use regex_automata::hybrid::LazyStateID;
 use regex_automata::hybrid::dfa::{Cache, DFA};
 use regex_automata::nfa::thompson::{self, NFA, State, WhichCaptures};
-
-use super::Match;
+use regex_automata::{Anchored, Input, MatchKind};
 
 /// Steps for all matches of an object, about 20 ms. A usual pattern needs 3 million of them for the largest text that fits into a request
 /// body.
@@ -29,7 +27,11 @@ const FAR: usize = 64;
 
 /// Steps that are left for matching the texts of an object.
 #[derive(Debug)]
-pub(in crate::schema) struct Budget(Cell<usize>);
+pub(crate) struct Budget(Cell<usize>);
+
+/// The budget was exhausted before the result of a search was known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Exhausted;
 
 impl Default for Budget {
     fn default() -> Self {
@@ -38,6 +40,15 @@ impl Default for Budget {
 }
 
 impl Budget {
+    /// Creates a budget of `steps`, each of which takes about 3 ns.
+    pub(crate) fn new(steps: usize) -> Self {
+        Self(Cell::new(steps))
+    }
+
+    pub(crate) fn left(&self) -> usize {
+        self.0.get()
+    }
+
     /// Takes steps from the budget; returns whether there were enough.
     fn take(&self, steps: usize) -> bool {
         let left = self.0.get().checked_sub(steps);
@@ -71,13 +82,24 @@ struct Remembered {
 impl Automaton {
     /// Compiles a pattern in the syntax of the `regex` crate; `None` if it takes more than `largest` bytes.
     pub(super) fn new(pattern: &str, largest: usize) -> Option<Self> {
-        let dfa = DFA::builder()
-            .configure(DFA::config().cache_capacity(REMEMBERED).skip_cache_capacity_check(true))
-            .thompson(
-                thompson::Config::new().which_captures(WhichCaptures::None).nfa_size_limit(Some(largest)),
-            )
-            .build(pattern)
-            .ok()?;
+        Self::compile(pattern, largest, false)
+    }
+
+    /// Compiles an automaton that reads texts backwards, for [`start_of_match`](Self::start_of_match).
+    pub(super) fn reversed(pattern: &str, largest: usize) -> Option<Self> {
+        Self::compile(pattern, largest, true)
+    }
+
+    fn compile(pattern: &str, largest: usize, is_reversed: bool) -> Option<Self> {
+        // Forwards, the first of several alternatives wins. Backwards the longest match is that which begins first.
+        let kind = if is_reversed { MatchKind::All } else { MatchKind::LeftmostFirst };
+        let config =
+            DFA::config().match_kind(kind).cache_capacity(REMEMBERED).skip_cache_capacity_check(true);
+        let nfa = thompson::Config::new()
+            .reverse(is_reversed)
+            .which_captures(WhichCaptures::None)
+            .nfa_size_limit(Some(largest));
+        let dfa = DFA::builder().configure(config).thompson(nfa).build(pattern).ok()?;
         let states = dfa.get_nfa().states().len();
         let detour = detour(dfa.get_nfa());
         let frame = (1 << dfa.byte_classes().stride2()) * size_of::<LazyStateID>();
@@ -85,48 +107,124 @@ impl Automaton {
     }
 
     /// Whether the pattern occurs in `text`.
-    pub(super) fn matches(&self, text: &str, budget: &Budget) -> Match {
+    pub(super) fn matches(&self, text: &str, budget: &Budget) -> Result<bool, Exhausted> {
+        self.with_remembered(|remembered| self.forwards(remembered, text, 0, true, budget))
+            .map(|end| end.is_some())
+    }
+
+    /// Returns the end of the first match that begins at `from` or behind it.
+    pub(super) fn end_of_match(
+        &self,
+        text: &str,
+        from: usize,
+        budget: &Budget,
+    ) -> Result<Option<usize>, Exhausted> {
+        self.with_remembered(|remembered| self.forwards(remembered, text, from, false, budget))
+    }
+
+    /// Returns the start of the first match that ends at `end` and begins at `from` or behind it.
+    pub(super) fn start_of_match(
+        &self,
+        text: &str,
+        from: usize,
+        end: usize,
+        budget: &Budget,
+    ) -> Result<Option<usize>, Exhausted> {
+        self.with_remembered(|remembered| self.backwards(remembered, text, from, end, budget))
+    }
+
+    fn with_remembered<T>(&self, search: impl FnOnce(&mut Remembered) -> Option<T>) -> Result<T, Exhausted> {
         let idle = self.idle.lock().take();
         let mut remembered =
             idle.unwrap_or_else(|| Box::new(Remembered { cache: self.dfa.create_cache(), largest: 1 }));
-        match self.search(&mut remembered, text, budget) {
-            Some(found) => {
-                *self.idle.lock() = Some(remembered);
-                if found { Match::Yes } else { Match::No }
-            }
-            // Forget the transitions, so that a second attempt has the same result.
-            None => Match::Unknown,
-        }
+        // Without a result forget the transitions, so that a second attempt has none either.
+        let found = search(&mut remembered).ok_or(Exhausted)?;
+        *self.idle.lock() = Some(remembered);
+        Ok(found)
     }
 
-    /// Searches for the pattern; `None` if the budget is exhausted.
-    fn search(&self, remembered: &mut Remembered, text: &str, budget: &Budget) -> Option<bool> {
-        let mut state = self.dfa.start_state_forward(&mut remembered.cache, &Input::new(text)).ok()?;
-        for byte in text.bytes() {
-            let known = if state.is_tagged() {
-                None
-            } else {
-                let next = self.dfa.next_state_untagged(&remembered.cache, state, byte);
-                Some(next).filter(|next| !next.is_unknown())
-            };
-            state = match known {
-                Some(next) => budget.take(1).then_some(next)?,
-                None => self.new_transition(remembered, state, byte, budget)?,
-            };
+    /// Reads `text` from `from` on, and returns the end of the first match, or with `is_any` that of any match; `None` if the budget is
+    /// exhausted.
+    fn forwards(
+        &self,
+        remembered: &mut Remembered,
+        text: &str,
+        from: usize,
+        is_any: bool,
+        budget: &Budget,
+    ) -> Option<Option<usize>> {
+        let input = Input::new(text).range(from..);
+        let mut state = self.dfa.start_state_forward(&mut remembered.cache, &input).ok()?;
+        let mut found = None;
+        for (at, byte) in text.bytes().enumerate().skip(from) {
+            state = self.next(remembered, state, byte, budget)?;
             if state.is_tagged() {
                 // The automaton reports a match one byte late.
                 if state.is_match() {
-                    return Some(true);
+                    found = Some(at);
+                    if is_any {
+                        return Some(found);
+                    }
                 }
                 if state.is_dead() {
-                    return Some(false);
+                    return Some(found);
                 }
                 if state.is_quit() {
                     return None;
                 }
             }
         }
-        self.dfa.next_eoi_state(&mut remembered.cache, state).ok().map(|end| end.is_match())
+        let end = self.dfa.next_eoi_state(&mut remembered.cache, state).ok()?;
+        Some(if end.is_match() { Some(text.len()) } else { found })
+    }
+
+    fn backwards(
+        &self,
+        remembered: &mut Remembered,
+        text: &str,
+        from: usize,
+        end: usize,
+        budget: &Budget,
+    ) -> Option<Option<usize>> {
+        let input = Input::new(text).range(from..end).anchored(Anchored::Yes);
+        let mut state = self.dfa.start_state_reverse(&mut remembered.cache, &input).ok()?;
+        let mut found = None;
+        for at in (from..end).rev() {
+            state = self.next(remembered, state, text.as_bytes()[at], budget)?;
+            if state.is_tagged() {
+                if state.is_match() {
+                    found = Some(at + 1);
+                }
+                if state.is_dead() {
+                    return Some(found);
+                }
+                if state.is_quit() {
+                    return None;
+                }
+            }
+        }
+        let last = match from.checked_sub(1) {
+            Some(before) => self.next(remembered, state, text.as_bytes()[before], budget)?,
+            None => self.dfa.next_eoi_state(&mut remembered.cache, state).ok()?,
+        };
+        Some(if last.is_match() { Some(from) } else { found })
+    }
+
+    /// Takes a transition; `None` if the budget is exhausted.
+    fn next(
+        &self,
+        remembered: &mut Remembered,
+        state: LazyStateID,
+        byte: u8,
+        budget: &Budget,
+    ) -> Option<LazyStateID> {
+        if !state.is_tagged() {
+            let next = self.dfa.next_state_untagged(&remembered.cache, state, byte);
+            if !next.is_unknown() {
+                return budget.take(1).then_some(next);
+            }
+        }
+        self.new_transition(remembered, state, byte, budget)
     }
 
     fn new_transition(

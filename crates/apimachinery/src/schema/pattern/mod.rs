@@ -1,4 +1,4 @@
-//! Regular expressions of schemas, with the syntax of Go's `regexp`.
+//! Regular expressions of schemas and of CEL expressions, with the syntax of Go's `regexp`.
 //!
 //! Definitions come from clients, and a few characters can describe an automaton of gigabytes. Therefore a pattern is only parsed with its
 //! definition, which finds every error. It is compiled when it is first matched; until then its size is estimated from its syntax.
@@ -13,13 +13,14 @@ mod size;
 mod translate;
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use regex_syntax::ast::ErrorKind;
 use regex_syntax::hir::HirKind;
 
 use automaton::Automaton;
-pub(super) use automaton::Budget;
+pub(crate) use automaton::{Budget, Exhausted};
 use translate::translate;
 
 /// Maximum size of all pattern sources that are parsed, in bytes. Parsing them takes about 20 ms.
@@ -30,7 +31,7 @@ const SIZE: usize = 1 << 20;
 const LARGEST: usize = 512 << 10;
 /// A pattern of a schema.
 #[derive(Debug)]
-pub(super) struct Pattern {
+pub(crate) struct Pattern {
     source: String,
     translated: String,
     /// The text to search for, if the pattern has no special characters. Such a text is found without an automaton, which would take
@@ -38,6 +39,10 @@ pub(super) struct Pattern {
     literal: Option<String>,
     /// Compiled at the first match; `None` if that fails.
     automaton: OnceLock<Option<Automaton>>,
+    /// Like `automaton`, for the starts of matches.
+    reversed: OnceLock<Option<Automaton>>,
+    /// Estimated size of the automaton in bytes.
+    size: usize,
 }
 
 /// Result of matching a text.
@@ -54,20 +59,60 @@ impl Pattern {
         &self.source
     }
 
+    /// Returns the estimated size of the automaton in bytes.
+    pub(crate) fn size(&self) -> usize {
+        self.size
+    }
+
     /// Whether the pattern occurs in `text`.
     pub(super) fn matches(&self, text: &str, budget: &Budget) -> Match {
-        if let Some(literal) = &self.literal {
-            return if text.contains(literal.as_str()) { Match::Yes } else { Match::No };
+        match self.is_match(text, budget) {
+            Ok(true) => Match::Yes,
+            Ok(false) => Match::No,
+            Err(Exhausted) => Match::Unknown,
         }
-        // Compiling fails only if the estimate is far too low.
+    }
+
+    /// Whether the pattern occurs in `text`.
+    pub(crate) fn is_match(&self, text: &str, budget: &Budget) -> Result<bool, Exhausted> {
+        if let Some(literal) = &self.literal {
+            return Ok(text.contains(literal.as_str()));
+        }
         let automaton = self.automaton.get_or_init(|| Automaton::new(&self.translated, 10 * LARGEST));
-        automaton.as_ref().map_or(Match::Yes, |automaton| automaton.matches(text, budget))
+        // Compiling fails only if the estimate is far too low.
+        automaton.as_ref().map_or(Ok(true), |automaton| automaton.matches(text, budget))
+    }
+
+    /// Returns the first match that begins at `from`, the offset of a character, or behind it.
+    pub(crate) fn find_at(
+        &self,
+        text: &str,
+        from: usize,
+        budget: &Budget,
+    ) -> Result<Option<Range<usize>>, Exhausted> {
+        if let Some(literal) = &self.literal {
+            let start = text[from..].find(literal.as_str()).map(|at| from + at);
+            return Ok(start.map(|start| start..start + literal.len()));
+        }
+        let automaton = self.automaton.get_or_init(|| Automaton::new(&self.translated, 10 * LARGEST));
+        let reversed = self.reversed.get_or_init(|| Automaton::reversed(&self.translated, 10 * LARGEST));
+        let (Some(automaton), Some(reversed)) = (automaton, reversed) else { return Err(Exhausted) };
+        let mut from = from;
+        while let Some(end) = automaton.end_of_match(text, from, budget)? {
+            let start = reversed.start_of_match(text, from, end, budget)?.unwrap_or(end);
+            if text.is_char_boundary(start) && text.is_char_boundary(end) {
+                return Ok(Some(start..end));
+            }
+            // The automaton reads bytes, and finds empty matches inside of a character too.
+            from = end + 1;
+        }
+        Ok(None)
     }
 }
 
 /// Distinct patterns of a schema, within the bounds.
 #[derive(Debug)]
-pub(super) struct Patterns {
+pub(crate) struct Patterns {
     known: BTreeMap<String, Option<Arc<Pattern>>>,
     text: usize,
     size: usize,
@@ -84,7 +129,7 @@ impl Patterns {
     ///
     /// # Errors
     /// Go's message for an invalid pattern.
-    pub(super) fn get(&mut self, source: &str) -> Result<Option<Arc<Pattern>>, String> {
+    pub(crate) fn get(&mut self, source: &str) -> Result<Option<Arc<Pattern>>, String> {
         if let Some(known) = self.known.get(source) {
             return Ok(known.clone());
         }
@@ -124,6 +169,8 @@ impl Patterns {
             translated: translation.text,
             literal,
             automaton: OnceLock::new(),
+            reversed: OnceLock::new(),
+            size,
         }))
     }
 

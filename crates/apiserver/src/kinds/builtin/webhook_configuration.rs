@@ -239,7 +239,13 @@ fn check_conditions(conditions: &[Value], field: &str, errors: &mut Vec<FieldErr
         if expression.is_empty() {
             errors.push(FieldError::required(format!("{place}.expression"), ""));
         } else if let Err(why) = crate::kind::match_condition::compile(expression) {
-            errors.push(FieldError::invalid(format!("{place}.expression"), &quote(expression), &why));
+            let field = format!("{place}.expression");
+            errors.push(if why.starts_with("program instantiation failed") {
+                let message = format!("Internal error: {why}");
+                FieldError { reason: "InternalError", field, message }
+            } else {
+                FieldError::invalid(field, &quote(expression), &why)
+            });
         }
         let name = text(condition, "name");
         if name.is_empty() {

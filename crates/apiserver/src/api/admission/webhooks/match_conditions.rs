@@ -1,10 +1,9 @@
 //! Match conditions of a webhook.
 
-use std::collections::BTreeMap;
-
 use kube_apimachinery::cel::{
     AccessQuery, Activation, AuthorizerDecision, EvaluationError, MATCH_CONDITIONS_BUDGET, Program,
 };
+use kube_apimachinery::go;
 use kube_apimachinery::rbac::{Action, ResourceAction};
 use kube_apimachinery::status::ApiError;
 use serde_json::Value;
@@ -15,9 +14,6 @@ use crate::api::admission::Attributes;
 use crate::kind::match_condition;
 use crate::kind::registry::ServedKind;
 use crate::user::UserInfo;
-
-/// Maximum number of queries to the authorizer for the conditions of a webhook.
-const MAX_AUTHORIZER_QUERIES: usize = 64;
 
 /// A match condition.
 #[derive(Debug)]
@@ -55,7 +51,8 @@ pub(super) fn hold(
     request["options"] = attributes.options().unwrap_or_default();
     let null = Value::Null;
     let (name, namespace) = (request["name"].as_str(), request["namespace"].as_str());
-    let mut activation = Activation {
+    let authorizer = |query: &AccessQuery| decide(attributes, query);
+    let activation = Activation {
         request_resource: AccessQuery {
             group: served.resource.group.clone(),
             resource: served.resource.plural.clone(),
@@ -70,61 +67,42 @@ pub(super) fn hold(
             ("namespaceObject", &null),
             ("request", &request),
         ],
-        decisions: BTreeMap::new(),
+        authorizer: &authorizer,
     };
     let mut budget = MATCH_CONDITIONS_BUDGET;
     let mut errors: Vec<String> = Vec::new();
+    let mut all_true = true;
+    // As in kube-apiserver, conditions behind a false one are evaluated too: the budget may not suffice for them.
     for condition in &webhook.conditions {
         let value = match &condition.program {
-            Ok(program) => evaluate(program, attributes, &mut activation, &mut budget),
-            Err(why) => Err(why.clone()),
+            Ok(program) => program.holds(&activation, &mut budget),
+            Err(why) => {
+                errors.push(format!("compilation error: {why}"));
+                continue;
+            }
         };
         match value {
-            Ok(true) => {}
-            Ok(false) => return Ok(false),
+            Ok(value) => all_true &= value,
+            Err(EvaluationError::OutOfBudget) => {
+                // No other condition decides.
+                (errors, all_true) = (vec![EvaluationError::OutOfBudget.to_string()], true);
+                break;
+            }
             Err(why) => {
-                let error = format!("expression '{}' resulted in error: {why}", condition.expression);
-                // Go's lists of errors show equal ones once.
-                if !errors.contains(&error) {
-                    errors.push(error);
-                }
+                errors.push(format!("expression '{}' resulted in error: {why}", condition.expression));
             }
         }
     }
-    if errors.is_empty() {
-        return Ok(true);
+    if !all_true || errors.is_empty() {
+        return Ok(all_true);
     }
     if webhook.ignores_failure {
         return Ok(false);
     }
-    let why = match errors.as_slice() {
-        [one] => one.clone(),
-        many => format!("[{}]", many.join(", ")),
-    };
+    let why = go::join_errors(&errors);
     let resource = &attributes.served.resource;
     let name = request["name"].as_str().unwrap_or_default();
     Err(ApiError::forbidden(&resource.group, &resource.plural, name, &why))
-}
-
-/// Evaluates a condition, and answers its queries about permissions.
-fn evaluate(
-    program: &Program,
-    attributes: &Attributes<'_>,
-    activation: &mut Activation<'_>,
-    budget: &mut u64,
-) -> Result<bool, String> {
-    // The evaluator does not call the authorizer. It stops at a query whose answer it lacks, and starts again with the answer.
-    loop {
-        match program.holds(activation, budget) {
-            Err(EvaluationError::Unanswered(query))
-                if activation.decisions.len() < MAX_AUTHORIZER_QUERIES =>
-            {
-                let decision = decide(attributes, &query);
-                activation.decisions.insert(*query, decision);
-            }
-            evaluated => return evaluated.map_err(|error| error.to_string()),
-        }
-    }
 }
 
 /// Asks the authorizer about the user of the request, or about a service account.

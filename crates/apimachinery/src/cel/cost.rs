@@ -1,0 +1,44 @@
+//! Costs of an evaluation.
+//!
+//! One unit of cost stands for at most about 0.2 µs of work: a visited value, ten bytes of a text, or some thirty steps of a regular
+//! expression. Each operation pays for its work before it begins, or while it goes on, so that the limit of an expression bounds its
+//! CPU time. An operation may cost more than in cel-go, which charges one unit for some operations of any size, such as the comparison
+//! of two objects.
+
+use super::evaluation_error::EvaluationError;
+
+/// Bytes of a text that cost one unit, as in cel-go.
+const BYTES: usize = 10;
+
+/// Cost that an expression may still have.
+#[derive(Debug)]
+pub(super) struct Cost {
+    left: u64,
+}
+
+impl Cost {
+    pub(super) fn new(limit: u64) -> Self {
+        Self { left: limit }
+    }
+
+    pub(super) fn left(&self) -> u64 {
+        self.left
+    }
+
+    /// Pays for `units` of work.
+    pub(super) fn spend(&mut self, units: u64) -> Result<(), EvaluationError> {
+        let left = self.left.checked_sub(units);
+        self.left = left.unwrap_or(0);
+        left.map(|_| ()).ok_or(EvaluationError::TooExpensive)
+    }
+
+    /// Pays for `count` values.
+    pub(super) fn values(&mut self, count: usize) -> Result<(), EvaluationError> {
+        self.spend(u64::try_from(count).unwrap_or(u64::MAX))
+    }
+
+    /// Pays for reading or copying a text.
+    pub(super) fn text(&mut self, bytes: usize) -> Result<(), EvaluationError> {
+        self.values(bytes.div_ceil(BYTES))
+    }
+}
