@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::set::PathElement;
+use crate::go;
 use crate::schema::{Cursor, JsonType, ListType, ValueKind};
 
 /// Type of a place.
@@ -195,7 +196,7 @@ impl<'a> Elements<'a> {
             })
             .collect();
         if identity.is_empty() {
-            let keys: Vec<_> = keys.iter().map(|key| format!("{key:?}")).collect();
+            let keys: Vec<_> = keys.iter().map(|key| go::quote(key)).collect();
             return Err(format!(
                 "associative list with keys has an element that omits all key fields [{}] (and doesn't have default \
                  values for any key fields)",

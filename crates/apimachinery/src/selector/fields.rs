@@ -222,7 +222,8 @@ fn unescape(value: &str) -> Result<String, String> {
 fn unsupported(selectable: Selectable<'_>, label: &str) -> ApiError {
     if !selectable.custom && selectable.fields.is_empty() {
         return ApiError::bad_request(format!(
-            "{label:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
+            "{} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"",
+            quote(label)
         ));
     }
     ApiError::bad_request(match selectable.refusal {

@@ -7,6 +7,7 @@ mod jsonpath;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
+use crate::go;
 use crate::status::ApiError;
 
 pub use jsonpath::JsonPath;
@@ -60,8 +61,9 @@ impl IncludeObject {
             "" | "Metadata" => Ok(Self::Metadata),
             "Object" => Ok(Self::Object),
             other => Err(ApiError::bad_request(format!(
-                "Unable to convert to Table as requested: includeObject: Invalid value: {other:?}: must be \
-                 'Metadata', 'Object', 'None', or empty"
+                "Unable to convert to Table as requested: includeObject: Invalid value: {}: must be \
+                 'Metadata', 'Object', 'None', or empty",
+                go::quote(other)
             ))),
         }
     }

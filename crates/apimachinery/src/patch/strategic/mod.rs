@@ -204,8 +204,9 @@ fn lookup<'a>(
         return Ok((None, PatchStrategy::default()));
     }
     Err(ApiError::internal(format!(
-        "unable to find api field in struct {} for the json field {field:?}",
-        schema.type_name()
+        "unable to find api field in struct {} for the json field {}",
+        schema.type_name(),
+        go::quote(field)
     )))
 }
 

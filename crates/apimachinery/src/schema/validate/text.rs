@@ -3,6 +3,7 @@
 use serde_json::{Number, Value};
 
 use crate::field_path::FieldPath;
+use crate::go;
 use crate::status::FieldError;
 
 /// Builds `spec.size in body must be of type integer: "string"`.
@@ -84,9 +85,9 @@ pub(in super::super) fn value(value: &Value) -> String {
     }
 }
 
-/// Formats a string like Go's `%q`, for characters that JSON and Go escape alike.
+/// Formats a string like Go's `%q`.
 pub(super) fn quoted(text: &str) -> String {
-    Value::String(text.to_owned()).to_string()
+    go::quote(text)
 }
 
 /// Formats a number like Go's `%v`.
@@ -97,20 +98,9 @@ pub(super) fn number(number: &Number) -> String {
     }
 }
 
-/// Formats a float like Go's `%v`: with an exponent below 1e-4 and from a million on.
+/// Formats a float like Go's `%v`.
 pub(super) fn float(value: f64) -> String {
-    let scientific = format!("{value:e}");
-    let Some((digits, exponent)) = scientific.split_once('e') else {
-        return scientific;
-    };
-    match exponent.parse::<i32>() {
-        // Go writes at least two digits of the exponent.
-        Ok(exponent) if !(-4..6).contains(&exponent) => {
-            let sign = if exponent < 0 { '-' } else { '+' };
-            format!("{digits}e{sign}{:02}", exponent.abs())
-        }
-        _ => value.to_string(),
-    }
+    go::float(value)
 }
 
 /// Returns the JSON type of a value; integers count as a type of their own.

@@ -8,6 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
 use hmac::{Hmac, KeyInit, Mac};
 use jiff::{SignedDuration, Timestamp};
+use kube_apimachinery::go::quote;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -284,8 +285,9 @@ impl Issuer {
             claims.aud.iter().filter(|audience| audiences.contains(audience)).cloned().collect();
         if both.is_empty() {
             return Err(format!(
-                "token audiences {:?} is invalid for the target audiences {audiences:?}",
-                claims.aud
+                "token audiences {} is invalid for the target audiences {}",
+                quoted(&claims.aud),
+                quoted(audiences)
             ));
         }
         claims.check(now, objects)?;
@@ -300,6 +302,12 @@ impl Issuer {
         }
         payload::<Issued>(token).is_some_and(|issued| issued.iss == self.name())
     }
+}
+
+/// Formats a list of texts as Go's `%q`.
+fn quoted(texts: &[String]) -> String {
+    let texts: Vec<String> = texts.iter().map(|text| quote(text)).collect();
+    format!("[{}]", texts.join(" "))
 }
 
 fn claims_of(token: &str) -> Option<Claims> {

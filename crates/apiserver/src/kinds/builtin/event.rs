@@ -1,5 +1,6 @@
 //! Events, which two groups serve with different field names. They are stored as Events of `v1`.
 
+use kube_apimachinery::go::quote;
 use kube_apimachinery::names;
 use kube_apimachinery::status::FieldError;
 use serde_json::{Map, Value, json};
@@ -95,7 +96,7 @@ fn validate(resource: &Resource, event: &Value, is_new: bool) -> Vec<FieldError>
     if !fits {
         errors.push(FieldError::invalid(
             "involvedObject.namespace",
-            &format!("{about:?}"),
+            &quote(about),
             "does not match event.namespace",
         ));
     }
@@ -165,7 +166,7 @@ fn described(event: &Value, reporter: &str, note: &str) -> Vec<FieldError> {
             errors.push(FieldError::invalid(field, "\"\"", &why));
         } else if field == reporter {
             let wrong = names::qualified(text).into_iter();
-            errors.extend(wrong.map(|why| FieldError::invalid(field, &format!("{text:?}"), &why)));
+            errors.extend(wrong.map(|why| FieldError::invalid(field, &quote(text), &why)));
         }
     }
     errors

@@ -97,7 +97,7 @@ fn a_token_has_the_user_and_groups_of_its_account() {
         "12:00:00",
         ALL,
         expect![[
-            r#"token audiences ["other"] is invalid for the target audiences ["https://kubernetes.default.svc", "vault"]"#
+            r#"token audiences ["other"] is invalid for the target audiences ["https://kubernetes.default.svc" "vault"]"#
         ]],
     );
 }
