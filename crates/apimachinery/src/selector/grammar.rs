@@ -9,7 +9,7 @@
 use std::collections::BTreeSet;
 
 use super::labels::{Condition, Requirement};
-use crate::names;
+use crate::{go, names};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SelectorToken<'a> {
@@ -219,7 +219,6 @@ impl<'a> SelectorParser<'a> {
                             return Ok(());
                         }
                         SelectorToken::Symbol(",") => {
-                            self.next();
                             values.insert(String::new());
                         }
                         _ => {}
@@ -233,7 +232,8 @@ impl<'a> SelectorParser<'a> {
 
 fn integer(value: &str) -> Parsed<i64> {
     value.parse().map_err(|_| {
-        format!("values[0]: Invalid value: {value:?}: for 'Gt', 'Lt' operators, the value must be an integer")
+        let value = go::quote(value);
+        format!("values[0]: Invalid value: {value}: for 'Gt', 'Lt' operators, the value must be an integer")
     })
 }
 
@@ -242,7 +242,7 @@ fn check_key(key: &str) -> Parsed<()> {
     if errors.is_empty() {
         return Ok(());
     }
-    Err(format!("<nil>: Invalid value: {key:?}: {}", errors.join("; ")))
+    Err(format!("<nil>: Invalid value: {}: {}", go::quote(key), errors.join("; ")))
 }
 
 fn check_values<'a>(key: &str, values: impl IntoIterator<Item = &'a String>) -> Parsed<()> {
@@ -252,7 +252,8 @@ fn check_values<'a>(key: &str, values: impl IntoIterator<Item = &'a String>) -> 
         .filter_map(|(index, value)| {
             let errors = names::label_value(value);
             let why = errors.join("; ");
-            (!errors.is_empty()).then(|| format!("values[{index}][{key}]: Invalid value: {value:?}: {why}"))
+            let value = go::quote(value);
+            (!errors.is_empty()).then(|| format!("values[{index}][{key}]: Invalid value: {value}: {why}"))
         })
         .collect();
     match errors.as_slice() {
@@ -295,6 +296,21 @@ mod tests {
             ),
         ] {
             assert_eq!(requirements(text).unwrap_err(), error, "{text}");
+        }
+    }
+
+    #[test]
+    fn missing_values_between_commas_are_empty() {
+        for (text, expected) in [
+            ("a in (b,,)", &["", "b"][..]),
+            ("a in (,,b)", &["", "b"]),
+            ("a in (b,,c)", &["", "b", "c"]),
+            ("a in (,,,)", &[""]),
+            ("a in ()", &[""]),
+        ] {
+            let found = requirements(text).unwrap();
+            let expected = expected.iter().map(|value| (*value).to_owned()).collect();
+            assert_eq!(found[0].condition, Condition::In(expected), "{text}");
         }
     }
 
