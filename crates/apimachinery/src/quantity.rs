@@ -168,6 +168,14 @@ impl Quantity {
         self.nanos.div_euclid(unit) + i128::from(self.nanos.rem_euclid(unit) != 0)
     }
 
+    /// Returns the amount rounded to thousandths, away from zero.
+    #[must_use]
+    pub fn in_thousandths(self) -> Self {
+        let unit = NANOS / 1000;
+        let whole = self.nanos / unit + self.nanos.signum() * i128::from(self.nanos % unit != 0);
+        Self { nanos: whole * unit, suffix: self.suffix }
+    }
+
     /// Returns the amount rounded up to a whole number.
     #[must_use]
     pub fn rounded_up(self) -> Self {

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::builtin_kind::BuiltinKind;
 use super::shared::fields::{put, set, set_pointer, text, within};
-use super::shared::pod_spec;
+use super::shared::{amounts, pod_spec};
 use crate::kind::WriteContext;
 use crate::kind::resource::Resource;
 
@@ -17,8 +17,14 @@ pub(super) struct PersistentVolumeClaim;
 
 impl BuiltinKind for PersistentVolumeClaim {
     fn default(&self, claim: &mut Value) {
-        within(claim, "spec", |spec| set_pointer(spec, "volumeMode", json!("Filesystem")));
-        within(claim, "status", |status| set(status, "phase", json!("Pending")));
+        within(claim, "spec", |spec| {
+            set_pointer(spec, "volumeMode", json!("Filesystem"));
+            within(spec, "resources", amounts::round_resources);
+        });
+        within(claim, "status", |status| {
+            set(status, "phase", json!("Pending"));
+            amounts::round_fields(status, &["capacity", "allocatedResources"]);
+        });
     }
 
     fn prepare_create(&self, _context: &WriteContext<'_>, claim: &mut Value) {
@@ -82,23 +88,24 @@ fn prepare_sources(old: &Value, claim: &mut Value) {
 
 /// Checks changes of the spec. Once the claim is bound, only the storage request and the attributes class may change.
 fn validate_update(old: &Value, new: &Value) -> Option<FieldError> {
-    let kept = |object: &Value| {
-        let mut spec = object["spec"].clone();
-        if let Some(fields) = spec.as_object_mut() {
-            // A claim is bound by setting its volume name.
-            if old["spec"]["volumeName"].as_str().is_none_or(str::is_empty) {
-                fields.remove("volumeName");
-            }
-            if old["status"]["phase"] == "Bound" {
-                fields.remove("volumeAttributesClassName");
-                if let Some(requests) = fields["resources"]["requests"].as_object_mut() {
-                    requests.remove("storage");
-                }
-            }
+    let (mut before, mut after) = (old["spec"].clone(), new["spec"].clone());
+    // A claim is bound by setting its volume name.
+    if text(&before, "volumeName").is_empty() {
+        put(&mut before, "volumeName", after["volumeName"].clone());
+    }
+    if old["status"]["phase"] == "Bound" {
+        put(&mut after, "volumeAttributesClassName", before["volumeAttributesClassName"].clone());
+        // As in Go, the new request counts as the old one, which is zero if there is none.
+        if let Some(requests) =
+            after.pointer_mut("/resources/requests").filter(|requests| requests.is_object())
+        {
+            requests["storage"] = match &before["resources"]["requests"]["storage"] {
+                Value::Null => json!("0"),
+                request => request.clone(),
+            };
         }
-        spec
-    };
-    (kept(old) != kept(new)).then(|| {
+    }
+    (before != after).then(|| {
         let why = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
         FieldError::forbidden("spec", why)
     })
@@ -152,5 +159,19 @@ mod tests {
         check(claim("Bound", "1Gi", Some("v")), claim("Bound", "2Gi", Some("v")), &[]);
         check(claim("Pending", "1Gi", None), claim("Pending", "1Gi", Some("v")), &[]);
         check(claim("Bound", "1Gi", Some("v")), claim("Bound", "1Gi", Some("w")), &[why]);
+    }
+
+    /// Clients cannot create such claims, but a data file may contain them.
+    #[test]
+    fn a_bound_claim_without_requests_gets_none() {
+        let claim =
+            |resources: Value| json!({"spec": {"resources": resources}, "status": {"phase": "Bound"}});
+        let all = [Value::Null, json!({}), json!({"requests": {}}), json!({"requests": {"storage": "1Gi"}})];
+        let accepted =
+            |old: &Value, new: &Value| validate_update(&claim(old.clone()), &claim(new.clone())).is_none();
+        for (index, resources) in all.iter().enumerate() {
+            assert_eq!(accepted(resources, resources), index != 2, "{resources}");
+            assert_eq!(accepted(resources, &all[3]), index == 3, "{resources}");
+        }
     }
 }

@@ -81,6 +81,37 @@ impl Amounts {
     }
 }
 
+/// Rounds the amounts of a list to thousandths, the unit that old clients know, away from zero.
+pub(in crate::kinds::builtin) fn round(list: &mut Value) {
+    for amount in list.as_object_mut().into_iter().flat_map(Map::values_mut) {
+        // Only amounts with these characters can have smaller parts.
+        let Some(text) = amount.as_str().filter(|text| text.contains(['.', 'u', 'n', '-'])) else { continue };
+        let Some(exact) = Quantity::read(text) else { continue };
+        let rounded = exact.in_thousandths();
+        if rounded != exact {
+            *amount = rounded.to_string().into();
+        }
+    }
+}
+
+/// Rounds the requests and limits in a `resources` field.
+pub(in crate::kinds::builtin) fn round_resources(resources: &mut Value) {
+    for field in ["limits", "requests"] {
+        if let Some(list) = resources.get_mut(field) {
+            round(list);
+        }
+    }
+}
+
+/// Rounds the lists in these fields of an object.
+pub(in crate::kinds::builtin) fn round_fields(object: &mut Value, fields: &[&str]) {
+    for field in fields {
+        if let Some(list) = object.get_mut(field) {
+            round(list);
+        }
+    }
+}
+
 /// Formats as `cpu=1,memory=2Gi`.
 impl fmt::Display for Amounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -100,6 +131,20 @@ mod tests {
 
     fn read(list: &Value) -> Amounts {
         Amounts::read(list)
+    }
+
+    #[test]
+    fn amounts_are_rounded_to_thousandths() {
+        let mut list = json!({
+            "a": "100u", "b": "1500u", "c": "1n", "d": "-1u", "e": "1", "f": "1.5Gi", "g": "1500m", "h": "1e-6", "i": "0.0015", "j": 5,
+        });
+        round(&mut list);
+        assert_eq!(
+            list,
+            json!({
+                "a": "1m", "b": "2m", "c": "1m", "d": "-1m", "e": "1", "f": "1.5Gi", "g": "1500m", "h": "1e-3", "i": "2m", "j": 5,
+            })
+        );
     }
 
     #[test]
