@@ -1,6 +1,6 @@
 //! Costs of an evaluation.
 //!
-//! One unit of cost stands for at most about 0.2 µs of work: a visited value, ten bytes of a text, or some thirty steps of a regular
+//! One unit of cost stands for a bounded amount of work: a visited value, ten bytes of a text, or some thirty steps of a regular
 //! expression. Each operation pays for its work before it begins, or while it goes on, so that the limit of an expression bounds its
 //! CPU time. An operation may cost more than in cel-go, which charges one unit for some operations of any size, such as the comparison
 //! of two objects.

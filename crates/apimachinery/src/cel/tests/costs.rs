@@ -85,7 +85,7 @@ fn a_pattern_in_the_expression_is_compiled_once() {
     assert!(constant < 30_000 && dynamic > 10 * constant, "{constant} and {dynamic}");
 }
 
-/// Expressions that do as much work per unit of cost as possible. With optimizations each takes at most 0.3 s.
+/// Expressions that do as much work per unit of cost as possible.
 #[test]
 fn an_expression_ends_with_its_limit() {
     let mut object = large();
