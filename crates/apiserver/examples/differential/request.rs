@@ -122,7 +122,11 @@ impl Answer {
             let start = at + found + prefix.len();
             at = start;
             let is_random = |part: &str| part.bytes().all(|c| b"bcdfghjklmnpqrstvwxz2456789".contains(&c));
-            if is_word && text.get(start..start + 5).is_some_and(is_random) {
+            // Other words, such as UIDs, can begin like a generated name.
+            let is_whole = !text
+                .get(start + 5..)
+                .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_alphanumeric()));
+            if is_word && is_whole && text.get(start..start + 5).is_some_and(is_random) {
                 text.replace_range(start..start + 5, "*****");
             }
         }
