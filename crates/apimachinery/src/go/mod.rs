@@ -44,6 +44,10 @@ pub fn quote(text: &str) -> String {
 
 /// Whether Go prints a character unchanged: letters, marks, numbers, punctuation, symbols and the ASCII space.
 fn is_printable(c: char) -> bool {
+    // Rust escapes an apostrophe, Go does not.
+    if c == ' ' || c.is_ascii_graphic() {
+        return true;
+    }
     // Rust has the same rule for characters that are not the first of a text; the first one may not be a mark.
     let mut buffer = [b'a'; 5];
     let length = c.encode_utf8(&mut buffer[1..]).len();
@@ -177,6 +181,7 @@ mod tests {
             ("\u{200b}\u{feff}\u{a0}", r#""\u200b\ufeff\u00a0""#),
             ("\u{2028}\u{ad}\u{e000}\u{378} \u{3000}", r#""\u2028\u00ad\ue000\u0378 \u3000""#),
             ("\u{e0001}", r#""\U000e0001""#),
+            ("it's", "\"it's\""),
             ("é\u{301}\u{301}", "\"é\u{301}\u{301}\""),
         ] {
             assert_eq!(quote(text), expected);

@@ -105,6 +105,13 @@ fn validate_update(old: &Value, new: &Value) -> Option<FieldError> {
             };
         }
     }
+    // A null counts as an absent field.
+    for spec in [&mut before, &mut after] {
+        for field in ["volumeName", "volumeAttributesClassName"] {
+            let value = spec[field].take();
+            put(spec, field, value);
+        }
+    }
     (before != after).then(|| {
         let why = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
         FieldError::forbidden("spec", why)

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
-use kube_apimachinery::go::quote;
+use kube_apimachinery::go::{json, quote};
 use kube_apimachinery::schema::{Brackets, RootKeyword, Schema, find_field};
 use kube_apimachinery::status::FieldError;
 use regex::Regex;
@@ -196,7 +196,9 @@ fn check_deprecation(version: &Value, place: &str, errors: &mut Vec<FieldError>)
     let Some(warning) = version["deprecationWarning"].as_str() else {
         return;
     };
-    let mut invalid = |detail: &str| errors.push(FieldError::invalid(place, &quote(warning), detail));
+    // Go shows a pointer to a text as JSON, and a text with its own escapes.
+    let shown = json(&version["deprecationWarning"]);
+    let mut invalid = |detail: &str| errors.push(FieldError::invalid(place, &shown, detail));
     if version["deprecated"] != true {
         invalid("can only be set for deprecated versions");
         return;
