@@ -434,6 +434,7 @@ fn read(metadata: &Value, field: &str) -> Option<Value> {
     let value = metadata.get(field)?;
     match value.as_str() {
         Some("") => None,
+        None if value.is_null() => None,
         Some(time) if field.ends_with("Timestamp") => {
             go::time(time, Layout::Seconds).ok().map(|time| go::format_seconds(time).into())
         }

@@ -23,7 +23,7 @@ pub(crate) fn reconcile_namespace(
     let metadata = of(object);
     if !served.resource.namespaced {
         // An empty one in the apply of a custom object is stored as it is.
-        let is_empty = metadata.get("namespace").and_then(Value::as_str).is_none_or(str::is_empty);
+        let is_empty = metadata.get("namespace").is_some_and(|namespace| namespace == "");
         if !(is_empty && served.is_custom()) {
             metadata.remove("namespace");
         }

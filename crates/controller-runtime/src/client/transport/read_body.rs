@@ -1,7 +1,7 @@
 //! Bodies of answers, with limits.
 
 use bytes::Bytes;
-use http_body_util::{BodyExt, LengthLimitError, Limited};
+use http_body_util::{BodyExt, Collected, LengthLimitError, Limited};
 use kube::client::Body;
 
 /// Largest body of a successful answer. The largest answers are pages of lists: 500 objects of at most 1.5 MiB each.
@@ -20,7 +20,7 @@ pub(crate) enum UnreadBody {
 /// Reads a body of at most `limit` bytes.
 pub(crate) async fn read_body(body: Body, limit: usize) -> Result<Bytes, UnreadBody> {
     let collected = Limited::new(body, limit).collect().await;
-    collected.map(|collected| collected.to_bytes()).map_err(|error| match error.downcast::<kube::Error>() {
+    collected.map(Collected::to_bytes).map_err(|error| match error.downcast::<kube::Error>() {
         Ok(error) => UnreadBody::Broken(*error),
         Err(error) if error.is::<LengthLimitError>() => UnreadBody::TooLong,
         Err(error) => UnreadBody::Broken(kube::Error::Service(error)),
