@@ -63,7 +63,7 @@ enum Origin {
     /// The user.
     Given,
     /// A port that kubectl forwards until this is dropped.
-    Forwarded(#[expect(dead_code, reason = "it ends the process when it is dropped")] Forwarded),
+    Forwarded(#[expect(dead_code, reason = "it ends the process when it is dropped")] Box<Forwarded>),
 }
 
 /// The file that a session of `dev` writes.
@@ -116,7 +116,7 @@ impl Place {
                 "kubectl --context {context} logs -n {} deployment/{} shows more",
                 deployment.namespace, deployment.name
             ),
-            origin: Origin::Forwarded(forwarded),
+            origin: Origin::Forwarded(Box::new(forwarded)),
         })
     }
 
