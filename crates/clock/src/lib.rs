@@ -191,7 +191,7 @@ impl fmt::Debug for ThreadEpoch {
 
 /// Returns whether tokio's time is paused, as in tests and simulations.
 ///
-/// Code can then avoid other threads, the order of whose results would differ from run to run. If time is running, the function reads
+/// Code can then avoid other threads, because the order of their results would differ from run to run. If time is running, the function reads
 /// tokio's clock twice; in paused time it waits until the system's monotonic clock has advanced.
 #[must_use]
 pub fn is_paused() -> bool {

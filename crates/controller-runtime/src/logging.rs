@@ -161,7 +161,7 @@ fn targets(level: LevelFilter, filter: Option<&Targets>) -> Targets {
         .with_targets(named.iter().map(|(target, level)| (*target, *level)))
 }
 
-/// Installs a subscriber for tests, whose lines `cargo test` prints only below a test that fails. The level is `WARN`, unless
+/// Installs a subscriber for tests. `cargo test` prints its lines only below a test that fails. The level is `WARN`, unless
 /// `RUST_LOG` sets another one. Does nothing if the process has a subscriber already, so that each test can call it.
 ///
 /// Lines from other threads than that of the test, such as the workers of a multi-threaded runtime, appear at once.

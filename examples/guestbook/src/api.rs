@@ -39,7 +39,7 @@ pub struct GuestbookSpec {
     #[schemars(range(min = 0, max = 20))]
     pub replicas: i32,
 
-    /// Name of a ConfigMap in the same namespace, whose key `style.css` is the page's style sheet. Without it the page is plain.
+    /// Name of a ConfigMap in the same namespace. Its key `style.css` is the page's style sheet. Without it the page is plain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub theme: Option<String>,
 }

@@ -38,7 +38,7 @@ pub(super) enum PatternError {
 }
 
 impl ConstantPatterns {
-    /// Parses the patterns of an expression whose types are correct.
+    /// Parses the patterns of an expression with correct types.
     pub(super) fn new(root: &SyntaxNode) -> Result<Self, PatternError> {
         let mut parsed = Patterns::default();
         let mut known = BTreeMap::new();

@@ -11,9 +11,9 @@ use crate::status::ApiError;
 /// Form in which kube-apiserver decodes the operations of a JSON patch before it applies them. It decides the errors about the body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OperationForm {
-    /// Go structs, whose unknown and duplicate fields are reported: `fieldValidation=Warn` and `Strict`.
+    /// Go structs. Their unknown and duplicate fields are reported: `fieldValidation=Warn` and `Strict`.
     Typed,
-    /// Maps, whose fields are not checked: `fieldValidation=Ignore`.
+    /// Maps. Their fields are not checked: `fieldValidation=Ignore`.
     Untyped,
 }
 

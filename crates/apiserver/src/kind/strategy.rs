@@ -208,7 +208,7 @@ pub(crate) trait Strategy: fmt::Debug + Send + Sync {
         Ok(())
     }
 
-    /// Whether a deletion gets the UID of its object as a precondition. Kinds whose deletion takes several writes need that: a later
+    /// Whether a deletion gets the UID of its object as a precondition. Kinds with a deletion of several writes need that: a later
     /// write must not delete a new object of the same name.
     fn pins_deleted_uid(&self) -> bool {
         false
@@ -220,7 +220,7 @@ pub(crate) trait Strategy: fmt::Debug + Send + Sync {
         None
     }
 
-    /// Whether a deleted object whose `metadata.finalizers` are empty can be removed now.
+    /// Whether a deleted object with empty `metadata.finalizers` can be removed now.
     fn deletable(&self, object: &Value) -> bool {
         let _ = object;
         true

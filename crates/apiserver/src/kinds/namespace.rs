@@ -193,7 +193,7 @@ fn admit_delete(name: &str) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// Sets the timestamp and the phase of a namespace whose deletion begins. As in kube-apiserver, its generation and its grace period stay.
+/// Sets the timestamp and the phase of a namespace at the start of its deletion. As in kube-apiserver, its generation and its grace period stay.
 fn mark_deleted(now: &str, namespace: &mut Value) {
     metadata::of(namespace).insert("deletionTimestamp".to_owned(), json!(now));
     namespace["status"]["phase"] = json!("Terminating");

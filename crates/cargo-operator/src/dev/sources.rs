@@ -38,7 +38,7 @@ pub(super) struct Sources {
     group: Vec<PathBuf>,
 }
 
-/// Files whose changes are reported.
+/// Files that are watched for changes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct WatchedFiles {
     project: PathBuf,

@@ -31,7 +31,7 @@ pub(super) struct Programs<'p> {
     pub(super) root: &'p str,
 }
 
-/// New texts of a package whose program for development no longer compiles.
+/// New texts of a package with a program for development that no longer compiles.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct OldProgram {
     /// `None` if the user has changed the program.

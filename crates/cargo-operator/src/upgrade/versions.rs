@@ -7,7 +7,7 @@ use std::{
 
 use toml_edit::{DocumentMut, Item, TableLike, TomlError, Value};
 
-/// Packages whose versions belong together.
+/// Packages with versions that belong together.
 const TOGETHER: [&str; 5] = ["controller-runtime", "kube-envtest", "kube", "k8s-openapi", "schemars"];
 
 /// Tables of a manifest with dependencies.

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::{metrics::Quantiles, rights::Verb};
 
-/// Number of calls of a verb whose durations are stored: the latest ones.
+/// Number of stored durations of each verb: those of its latest calls.
 const KEPT: usize = 256;
 
 /// Key among the errors for calls without an answer.

@@ -24,7 +24,7 @@ use crate::client::{Call, WrittenObject};
 const TRACKED: usize = 256;
 /// Longest managed fields that are stored.
 const LONGEST: usize = 4096;
-/// Largest number of fields of an object whose turns are stored.
+/// Largest number of fields with stored turns, for each object.
 const CONTESTED: usize = 8;
 /// Largest number of stored turns of a field.
 const TURNS: usize = 16;

@@ -21,7 +21,7 @@ use kube::core::ApiResource;
 pub struct ForOwner<O: Object> {
     owners: Owners,
     info: O::DynamicType,
-    /// Whether owners are cluster-scoped, for a type whose scope is known only at run time.
+    /// Whether owners are cluster-scoped, for a type with a scope that is known only at run time.
     in_cluster: bool,
 }
 

@@ -72,8 +72,8 @@ impl Manager {
     ///
     /// An operator without problems has no findings. Most need some events or a minute to be recognized.
     ///
-    /// Visits the cached objects, and yields in between. For unreadable objects and for objects whose deletion is stuck it asks the
-    /// API server who wrote them: with one list request for each version, at most eight per call, within two seconds each.
+    /// Visits the cached objects, and yields in between. For unreadable objects and for objects with a stuck deletion it reads their
+    /// managers from the API server: with one list request for each version, at most eight per call, within two seconds each.
     ///
     /// ```
     /// # async fn example(manager: &controller_runtime::Manager) {

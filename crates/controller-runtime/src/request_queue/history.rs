@@ -278,7 +278,7 @@ impl<R: Request> History<R> {
         let place = if let Some(place) = oldest {
             self.unlink(place);
             let slot = &mut self.slots[place as usize];
-            // Compares places instead of requests, whose comparison may be slow.
+            // Compares places, because a comparison of requests may be slow.
             if let Ok(known) = self.places.find_entry(slot.hash, |&at| at == place) {
                 known.remove();
             }

@@ -202,7 +202,7 @@ impl<R: Request> Tracker<R> {
     }
 }
 
-/// Number of pending requests whose memory is kept when they have run.
+/// Number of pending requests for which memory is kept when they have run.
 const KEPT: usize = 1024;
 
 impl<R: Request> TrackedRequests<R> {

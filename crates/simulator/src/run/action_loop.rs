@@ -35,8 +35,8 @@ const SAME_CALLS_AT_ONCE: usize = 150;
 impl Run<'_> {
     /// Takes actions until the world is quiet after the last step.
     ///
-    /// Each pass through the loop waits until no task can run, records what has happened, and takes the first action that is possible,
-    /// in the order of the branches: it is the fixed order that the documentation of [`super`] lists.
+    /// Each pass through the loop waits until no task can run, records the events since the last pass, and takes one action: the first
+    /// possible one in the order of the branches, which the documentation of [`super`] lists.
     ///
     /// # Errors
     /// The reason why the run ends early.

@@ -59,7 +59,7 @@ enum Limited {
     Claim,
 }
 
-/// Returns the kind of object whose limits apply to a write; `None` if none do. The resources of a pod change only by `resize`.
+/// Returns the kind of object with the limits that apply to a write; `None` if none do. The resources of a pod change only by `resize`.
 fn limited(attributes: &Attributes<'_>) -> Option<Limited> {
     if attributes.old.is_some_and(metadata::is_terminating) {
         return None;

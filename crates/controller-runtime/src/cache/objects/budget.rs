@@ -18,7 +18,7 @@ pub(in crate::cache) struct EntryId {
     generation: u32,
 }
 
-/// Entries whose sizes, together with the lent bytes, stay within a limit.
+/// Entries with a limit for the sum of their sizes and the lent bytes.
 ///
 /// A hand moves around the slots. An entry that was used since the last pass stays, any other is evicted.
 pub(in crate::cache) struct Budget<T> {

@@ -185,7 +185,7 @@ fn reference_to<O: TypedObject, K: Object>(owner: &O, object: &K) -> Result<Owne
             Some(namespace) if *namespace != home => {
                 return Err(OwnerError::OtherNamespace { object: named(object), owner });
             }
-            // The guard excludes namespaced kinds, whose objects may not have their namespace set yet.
+            // The guard excludes namespaced kinds: the namespace of their objects may not be set yet.
             None if K::Scope::namespace(None).is_some() => {
                 return Err(OwnerError::ClusterScoped { object: named(object), owner });
             }

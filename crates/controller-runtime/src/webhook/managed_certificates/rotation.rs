@@ -169,7 +169,7 @@ impl<M: Clone> Rotation<M> {
             self.bundles_changed();
         }
         let Some(stored) = &self.stored else { return RotationStep::ReadSecret };
-        // A replica may still serve a generation that somebody removed from the Secret, so it is written back.
+        // A replica may still serve a generation that was removed from the Secret by hand, so it is written back.
         let is_lost = self.known.values().any(|generation| !stored.contains(&generation.id));
         let mint = self.is_renewal_due(now);
         if mint || is_lost {
