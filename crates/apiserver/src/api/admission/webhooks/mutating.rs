@@ -110,7 +110,7 @@ impl MutatingWebhooks {
     ) -> Result<(), ApiError> {
         let webhooks = Arc::clone(&round.webhooks);
         let owners = object.as_deref().map(|object| object["metadata"]["managedFields"].clone());
-        let mut review = Review::new(attributes, object);
+        let mut review = ReviewedState::new(attributes, object);
         for (place, webhook) in webhooks.iter().enumerate() {
             if only.is_some_and(|only| !only.contains(&place)) {
                 continue;
@@ -146,7 +146,7 @@ impl MutatingWebhooks {
 ///
 /// As in kube-apiserver, they stay in the version of the last webhook, and as a webhook left them, until a webhook needs another version.
 /// Only then, and at the end, an object that a webhook has patched is converted back to the version of the request.
-struct Review<'a> {
+struct ReviewedState<'a> {
     attributes: &'a Attributes<'a>,
     /// The object in the version of the request.
     requested: Option<&'a mut Value>,
@@ -166,7 +166,7 @@ struct Versioned {
     patched: bool,
 }
 
-impl<'a> Review<'a> {
+impl<'a> ReviewedState<'a> {
     fn new(attributes: &'a Attributes<'a>, requested: Option<&'a mut Value>) -> Self {
         Self { attributes, requested, last: None, changed: false }
     }
