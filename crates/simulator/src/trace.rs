@@ -35,11 +35,11 @@ pub(crate) enum Action {
     /// A reconcile began.
     ReconcileBegan { actor: Actor, label: String },
     /// From now on a process receives no lines of a stream.
-    Held { what: String },
+    Held { actor: Actor, what: String },
     /// A process receives lines of a stream again.
-    Released { stream: String },
+    Released { actor: Actor, stream: String },
     /// The watches of a stream end with 410, so that the process must list the resource again.
-    Expired { stream: String },
+    Expired { actor: Actor, stream: String },
     /// From now on requests, responses and events between a process and the world wait.
     Paused { actor: Actor, duration: Duration },
     /// The pause is over.
@@ -114,9 +114,9 @@ impl fmt::Display for Action {
                 write!(f, "{actor:<10} receives from {name}: {}", lines.join(", "))
             }
             Self::ReconcileBegan { actor, label } => write!(f, "{actor:<10} begins to reconcile {label}"),
-            Self::Held { what } => write!(f, "HELD BACK  {what}"),
-            Self::Released { stream } => write!(f, "RELEASED   lines about {stream}"),
-            Self::Expired { stream } => write!(f, "EXPIRED    the watch of {stream} ends with 410"),
+            Self::Held { what, .. } => write!(f, "HELD BACK  {what}"),
+            Self::Released { stream, .. } => write!(f, "RELEASED   lines about {stream}"),
+            Self::Expired { stream, .. } => write!(f, "EXPIRED    the watch of {stream} ends with 410"),
             Self::Paused { actor, duration } => {
                 write!(f, "PAUSED     {actor} is cut off for {} s", duration.as_secs())
             }

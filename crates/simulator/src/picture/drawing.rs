@@ -46,8 +46,8 @@ enum MarkKind {
     Quiet,
 }
 
-/// Returns the mark of an entry. Entries about held lines name no process, so their marks are in the lane of `first_process`.
-fn mark(entry: &Entry, first_process: Actor) -> Mark {
+/// Returns the mark of an entry.
+fn mark(entry: &Entry) -> Mark {
     let text = |action: &Action| action.to_string().split_whitespace().skip(1).collect::<Vec<_>>().join(" ");
     let (actor, kind) = match &entry.action {
         Action::Start(actor) => (*actor, MarkKind::Start),
@@ -58,15 +58,15 @@ fn mark(entry: &Entry, first_process: Actor) -> Mark {
         Action::ReconcileBegan { actor, .. } => (*actor, MarkKind::Reconcile),
         Action::Committed(change) => (change.actor, MarkKind::Write),
         Action::Crashed { actor, .. } | Action::Ended { actor, .. } => (*actor, MarkKind::End),
-        Action::Held { .. } | Action::Released { .. } | Action::Expired { .. } => {
-            (first_process, MarkKind::Fault)
+        Action::Held { actor, .. } | Action::Released { actor, .. } | Action::Expired { actor, .. } => {
+            (*actor, MarkKind::Fault)
         }
         Action::Step(_) | Action::StepDone(_) => (Actor::User, MarkKind::Step),
         Action::Quiet => (Actor::User, MarkKind::Quiet),
     };
     let text = match &entry.action {
         Action::Step(name) => name.clone(),
-        Action::Held { what } => format!("held back: {what}"),
+        Action::Held { what, .. } => format!("held back: {what}"),
         Action::Released { .. } => format!("released: {}", text(&entry.action)),
         action => text(action),
     };
@@ -101,12 +101,7 @@ pub(super) enum Shade {
 
 /// Draws a run: a column for each entry, a lane for each process.
 pub(super) fn svg(entries: &[&Entry], guilty: Option<usize>, shade: Shade) -> String {
-    let first_process = entries.iter().find_map(|entry| match entry.action {
-        Action::Start(actor) if actor.is_operator() => Some(actor),
-        _ => None,
-    });
-    let marks: Vec<Mark> =
-        entries.iter().map(|entry| mark(entry, first_process.unwrap_or(Actor::User))).collect();
+    let marks: Vec<Mark> = entries.iter().map(|entry| mark(entry)).collect();
     let mut lanes: Vec<(u8, String)> = marks.iter().map(|mark| lane(mark.actor)).collect();
     lanes.sort();
     lanes.dedup();

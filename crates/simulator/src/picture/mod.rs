@@ -140,6 +140,26 @@ mod tests {
     }
 
     #[test]
+    fn a_fault_is_drawn_in_the_lane_of_its_process() {
+        let actor = |replica| Actor::Process {
+            process: ProcessName { program: OPERATOR, replica, is_tested: true },
+            life: 0,
+        };
+        let height = |held: Actor| {
+            let entries = [
+                entry(Action::Start(actor(0))),
+                entry(Action::Start(actor(1))),
+                entry(Action::Held { actor: held, what: "lines about pods".to_owned() }),
+            ];
+            let svg = svg(&entries.iter().collect::<Vec<_>>(), None, Shade::Full);
+            let cross = svg.split("HELD BACK").nth(1).and_then(|rest| rest.split("<path d=\"M").nth(1));
+            let height = cross.and_then(|path| path.split(&[' ', 'l'][..]).nth(1)?.parse::<usize>().ok());
+            height.expect("a cross")
+        };
+        assert!(height(actor(0)) < height(actor(1)));
+    }
+
+    #[test]
     fn a_long_run_is_shown_around_its_fault() {
         let name = Arc::new(CallName::of_effect("cloud", "create", "x"));
         let effect = || entry(Action::CarriedOut { actor: Actor::User, name: Arc::clone(&name) });

@@ -102,9 +102,9 @@ impl Run<'_> {
                     what @ What::LoseAnswerAndEvents => {
                         let stream = actor.stream(name.target.split('/').next().unwrap_or_default());
                         self.hub.hold(&stream);
-                        self.log(Action::Held { what: format!("lines about {stream}") });
+                        self.log(Action::Held { actor: *actor, what: format!("lines about {stream}") });
                         // The first reconcile that ends is the one that received no response.
-                        self.begin_hold(stream, Until::Reconciles(2), HoldEnd::Delivers);
+                        self.begin_hold(*actor, stream, Until::Reconciles(2), HoldEnd::Delivers);
                         self.due.insert(*id, (*actor, what));
                     }
                     What::Refuse(refusal) => order = self.refuse(&seen, refusal),

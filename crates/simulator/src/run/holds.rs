@@ -4,7 +4,7 @@ use tokio::time::{Duration, Instant};
 
 use super::{Run, quiet::Rest};
 use crate::{
-    names::{process_of, stream_of},
+    names::{Actor, process_of, stream_of},
     plan::{Deviation, Until, What},
     reconciles::Reconcile,
     run::outcome::{ArrivedLine, End},
@@ -32,6 +32,8 @@ pub(super) enum HoldEnd {
 
 /// A stream that is held back.
 pub(super) struct Hold {
+    /// The process that receives no lines.
+    actor: Actor,
     pub(super) stream: String,
     pub(super) until: Until,
     end: HoldEnd,
@@ -46,8 +48,9 @@ pub(super) struct Hold {
 
 impl Run<'_> {
     /// Begins to hold a stream back. The hub already withholds its lines.
-    pub(super) fn begin_hold(&mut self, stream: String, until: Until, end: HoldEnd) {
+    pub(super) fn begin_hold(&mut self, actor: Actor, stream: String, until: Until, end: HoldEnd) {
         self.holds.push(Hold {
+            actor,
             stream,
             until,
             end,
@@ -72,15 +75,17 @@ impl Run<'_> {
                     && deviation.number == number
             };
             if let Some(place) = self.plan.iter().position(begins) {
+                let actor = self.actor_of_stream(&stream);
                 match self.plan.remove(place).what {
                     What::Hold(until) => {
-                        self.log(Action::Held { what: format!("lines about {stream}, from {line} on") });
-                        self.begin_hold(stream, until, HoldEnd::Delivers);
+                        let what = format!("lines about {stream}, from {line} on");
+                        self.log(Action::Held { actor, what });
+                        self.begin_hold(actor, stream, until, HoldEnd::Delivers);
                     }
                     What::Relist(until) => {
                         let what = format!("lines about {stream}, from {line} on, which it never receives");
-                        self.log(Action::Held { what });
-                        self.begin_hold(stream, until, HoldEnd::Relists);
+                        self.log(Action::Held { actor, what });
+                        self.begin_hold(actor, stream, until, HoldEnd::Relists);
                     }
                     _ => {}
                 }
@@ -156,11 +161,12 @@ impl Run<'_> {
         let over: Vec<Hold> =
             self.holds.extract_if(.., |_| places.next().copied().unwrap_or_default()).collect();
         for hold in &over {
+            let (actor, stream) = (hold.actor, hold.stream.clone());
             if hold.end == HoldEnd::Relists {
                 self.hub.expire(&hold.stream);
-                self.log(Action::Expired { stream: hold.stream.clone() });
+                self.log(Action::Expired { actor, stream });
             } else {
-                self.log(Action::Released { stream: hold.stream.clone() });
+                self.log(Action::Released { actor, stream });
             }
             self.hub.release(&hold.stream);
             self.unrest_since = Instant::now();

@@ -19,7 +19,7 @@ use super::{Run, describe, outcome::End};
 use crate::{
     definition::{Instance, Program},
     gate::Gate,
-    names::{Actor, ProcessName, is_masked_resource},
+    names::{Actor, ProcessName, is_masked_resource, process_of},
     plan::Restart,
     remote::SetUp,
     trace::Action,
@@ -194,6 +194,13 @@ impl Run<'_> {
         programs.len() < 2
     }
 
+    /// The process that receives a stream; the first operator if none is known.
+    pub(super) fn actor_of_stream(&self, stream: &str) -> Actor {
+        let receives = |process: &&Process| process_of(&process.actor.stream("")) == process_of(stream);
+        let found = self.processes.iter().find(receives);
+        found.map_or(self.processes[0].actor, |process| process.actor)
+    }
+
     /// Records writes that processes have sent while another replica of their program led.
     pub(super) fn note_leads(&mut self) {
         for (actor, name) in self.hub.take_sent() {
@@ -326,9 +333,7 @@ impl Run<'_> {
         let mut task = std::mem::take(&mut self.processes[index].task);
         task.shutdown().await;
         let stream = actor.stream("");
-        let of_process = |hold: &mut super::holds::Hold| {
-            crate::names::process_of(&hold.stream) == crate::names::process_of(&stream)
-        };
+        let of_process = |hold: &mut super::holds::Hold| process_of(&hold.stream) == process_of(&stream);
         for hold in self.holds.extract_if(.., of_process) {
             self.hub.release(&hold.stream);
         }
