@@ -129,6 +129,24 @@ impl What {
         }
     }
 
+    /// Whether it happens before its call is carried out, which may then never happen.
+    pub(crate) fn precedes_its_call(self) -> bool {
+        match self {
+            Self::CrashBefore(_) | Self::StepBefore | Self::Pause(_) | Self::CutOff => true,
+            Self::CrashAfter(_)
+            | Self::CrashAtRest
+            | Self::LoseAnswer
+            | Self::LoseAnswerAndEvents
+            | Self::Refuse(_)
+            | Self::Hold(_)
+            | Self::Relist(_)
+            | Self::Apart
+            | Self::Late
+            | Self::CollectAfter
+            | Self::Shuffle => false,
+        }
+    }
+
     /// Whether an operator may be down, late or overtaken during a step, so that states between steps may differ and changes may
     /// be merged.
     pub(crate) fn reaches_over_a_step(self) -> bool {

@@ -31,6 +31,15 @@ pub(super) struct EarlyStep {
     has_begun: bool,
 }
 
+/// Deviations that happen when the response of a call is due.
+pub(super) struct DueResponse {
+    pub(super) caller: Actor,
+    /// Whether the garbage collector acts first.
+    collects: bool,
+    /// How the response is lost.
+    lost: Option<What>,
+}
+
 /// A process that is cut off from the world for a while.
 pub(super) struct PausedActor {
     actor: Actor,
@@ -67,7 +76,7 @@ impl Run<'_> {
 
     async fn carry_out(&mut self, seen: Seen) -> Result<(), End> {
         let Seen { id, actor, name } = &seen;
-        let mut order = Order::CarryOut;
+        let mut refusal = None;
         // Objects with generated names share a name.
         if !name.key.ends_with('*') && !name.key.is_empty() {
             let calls = self.calls_at_once.entry(Arc::clone(name)).or_default();
@@ -96,18 +105,12 @@ impl Run<'_> {
                         self.crash(*actor, &format!("before it sends: {name}"), restart).await;
                         return Ok(());
                     }
-                    what @ (What::CrashAfter(_) | What::LoseAnswer | What::CollectAfter) => {
-                        self.due.insert(*id, (*actor, what));
-                    }
-                    what @ What::LoseAnswerAndEvents => {
-                        let stream = actor.stream(name.target.split('/').next().unwrap_or_default());
-                        self.hub.hold(&stream);
-                        self.log(Action::Held { actor: *actor, what: format!("lines about {stream}") });
-                        // The first reconcile that ends is the one that received no response.
-                        self.begin_hold(*actor, stream, Until::Reconciles(2), HoldEnd::Delivers);
-                        self.due.insert(*id, (*actor, what));
-                    }
-                    What::Refuse(refusal) => order = self.refuse(&seen, refusal),
+                    What::CrashAfter(_)
+                    | What::LoseAnswer
+                    | What::LoseAnswerAndEvents
+                    | What::CollectAfter => self.note_due(&seen, deviation),
+                    What::Refuse(_) if refusal.is_some() => self.missed.push(deviation),
+                    What::Refuse(how) => refusal = Some(how),
                     // After an early step and a pause the hub offers the call again: it has not been taken from there.
                     What::StepBefore => {
                         self.hub.hold_call(*id);
@@ -144,6 +147,7 @@ impl Run<'_> {
             self.written.insert(*id, self.writes.len());
             self.writes.push(write);
         }
+        let order = refusal.map_or(Order::CarryOut, |refusal| self.refuse(&seen, refusal));
         self.effects += usize::from(name.is_effect());
         if let Some(work) = self.hub.take(*id) {
             if order == Order::CarryOut {
@@ -157,6 +161,29 @@ impl Run<'_> {
         }
         while self.working.try_join_next().is_some() {}
         Ok(())
+    }
+
+    /// Prepares a deviation that happens when the response of a call is due. A response is lost once, and is preceded by one collection.
+    fn note_due(&mut self, seen: &Seen, deviation: Deviation) {
+        let Seen { id, actor, name } = seen;
+        let what = deviation.what;
+        let due = self.due.entry(*id).or_insert(DueResponse { caller: *actor, collects: false, lost: None });
+        let is_taken = if what == What::CollectAfter { due.collects } else { due.lost.is_some() };
+        if is_taken {
+            return self.missed.push(deviation);
+        }
+        if what == What::CollectAfter {
+            due.collects = true;
+            return;
+        }
+        due.lost = Some(what);
+        if what == What::LoseAnswerAndEvents {
+            let stream = actor.stream(name.target.split('/').next().unwrap_or_default());
+            self.hub.hold(&stream);
+            self.log(Action::Held { actor: *actor, what: format!("lines about {stream}") });
+            // The first reconcile that ends is the one that received no response.
+            self.begin_hold(*actor, stream, Until::Reconciles(2), HoldEnd::Delivers);
+        }
     }
 
     /// Lets the server refuse the call that it carries out next.
@@ -189,18 +216,19 @@ impl Run<'_> {
             let (call, number) = (write.call.clone(), write.number);
             self.note_crash_point(&call, number, true);
         }
-        match self.due.remove(&id) {
-            Some((_, What::CrashAfter(restart))) => {
+        if self.due.get_mut(&id).is_some_and(|due| std::mem::take(&mut due.collects)) {
+            // The response is held back until the collector has acted.
+            self.collect_early = true;
+            return;
+        }
+        match self.due.remove(&id).and_then(|due| due.lost) {
+            Some(What::CrashAfter(restart)) => {
                 self.hub.remove(id);
                 self.crash(actor, &format!("without the answer to: {name}"), restart).await;
             }
-            Some((_, What::LoseAnswer | What::LoseAnswerAndEvents)) => {
+            Some(What::LoseAnswer | What::LoseAnswerAndEvents) => {
                 self.hub.answer(id, CallResult::Lost);
                 self.log(Action::AnswerLost { actor, name });
-            }
-            Some((_, What::CollectAfter)) => {
-                // The response is held back until the collector has acted.
-                self.collect_early = true;
             }
             _ => {
                 self.hub.answer(id, CallResult::Answered);
@@ -209,12 +237,13 @@ impl Run<'_> {
         }
     }
 
-    /// Takes the first deviation at a call out of the plan.
+    /// Takes a deviation at a call out of the plan: the first of those that precede the call, or else the first.
     fn deviation(&mut self, call: &str, number: u32) -> Option<Deviation> {
         let is_here = |deviation: &Deviation| {
             deviation.what.place() == Place::Call && deviation.call == call && deviation.number == number
         };
-        let place = self.plan.iter().position(is_here)?;
+        let here = self.plan.iter().enumerate().filter(|(_, deviation)| is_here(deviation));
+        let (place, _) = here.min_by_key(|(_, deviation)| !deviation.what.precedes_its_call())?;
         Some(self.plan.remove(place))
     }
 
@@ -265,7 +294,7 @@ impl Run<'_> {
         if let Some(EarlyStep { call, deviation, has_begun, .. }) = self.early_step.take() {
             self.hub.release_call(call);
             if !has_begun {
-                self.plan.push(deviation);
+                self.missed.push(deviation);
             }
         }
     }

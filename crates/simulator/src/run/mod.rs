@@ -20,6 +20,8 @@ mod process;
 mod quiet;
 mod real_time;
 mod start;
+#[cfg(test)]
+mod tests;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -39,7 +41,7 @@ use tokio::{
 };
 
 use self::{
-    actions::{EarlyStep, PausedActor},
+    actions::{DueResponse, EarlyStep, PausedActor},
     crash_point::can_be_copied,
     holds::Hold,
     merge::Merge,
@@ -160,6 +162,8 @@ struct Run<'d> {
     without_lead: BTreeMap<String, String>,
     /// Deviations that have not happened yet.
     plan: Vec<Deviation>,
+    /// Deviations that did not happen at their places: another one took their effect, or a step could not begin.
+    missed: Vec<Deviation>,
     /// Streams that are held back.
     holds: Vec<Hold>,
     /// Actors that are paused.
@@ -169,8 +173,8 @@ struct Run<'d> {
     collect_early: bool,
     /// Whether there are commits since the garbage collector acted.
     collect_late: bool,
-    /// Caller of a call, and the deviation that happens when its response is due, by number of the call.
-    due: BTreeMap<u64, (Actor, What)>,
+    /// Deviations that happen when a response is due, by number of the call.
+    due: BTreeMap<u64, DueResponse>,
     /// Count of calls by name.
     counts: BTreeMap<String, u32>,
     /// Counts of the calls that are not answered, by id.
@@ -259,6 +263,7 @@ impl<'d> Run<'d> {
             open: BTreeSet::new(),
             without_lead: BTreeMap::new(),
             plan: plan.deviations.clone(),
+            missed: Vec::new(),
             holds: Vec::new(),
             paused: Vec::new(),
             early_step: None,
@@ -325,7 +330,7 @@ impl<'d> Run<'d> {
             held: self.held,
             blocked: self.blocked,
             crash_points: self.crash_points.unwrap_or_default(),
-            did_not_happen: self.plan,
+            did_not_happen: [self.plan, self.missed].concat(),
         }
     }
 

@@ -337,7 +337,7 @@ impl Run<'_> {
         for hold in self.holds.extract_if(.., of_process) {
             self.hub.release(&hold.stream);
         }
-        self.due.retain(|_, (caller, _)| *caller != actor);
+        self.due.retain(|_, due| due.caller != actor);
         let begun = self.begun;
         self.log(Action::Crashed { actor, at: at.to_owned() });
         self.unrest_since = Instant::now();

@@ -6,16 +6,18 @@ mod replicas;
 mod stepping;
 
 use std::{
+    cell::Cell,
     ffi::OsStr,
     panic::{AssertUnwindSafe, catch_unwind},
     path::Path,
     process::Command,
+    rc::Rc,
     sync::atomic::{AtomicU32, Ordering},
     time::Duration,
 };
 
 use controller_runtime::{
-    Action, Builder, Context, Manager, ObjectKey, ReconcileError, Reconciler, manager::AddError,
+    Action, BoxError, Builder, Context, Manager, ObjectKey, ReconcileError, Reconciler, manager::AddError,
 };
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube_simulator::{Explore, Finding, Now, Oracle, Simulation};
@@ -301,6 +303,26 @@ fn processes_share_the_plans_and_a_finding_of_one_fails_the_test() {
     assert!(passed && output.contains("in 2 processes"), "{output}");
     let (_, alone) = with_variable(silent, "SIMULATION_BUDGET", "600");
     assert_eq!(plans(&output), plans(&alone), "{output}{alone}");
+}
+
+#[test]
+fn a_call_does_not_wait_again_for_a_step_that_cannot_begin() {
+    // The step is not done before the call is carried out, so the next one cannot begin before the call.
+    let longest = Rc::new(Cell::new(Duration::ZERO));
+    let took = Rc::clone(&longest);
+    let waits = applies(|key| key.name().to_owned()).step("its map is awaited", async move |user| {
+        user.apply_yaml("{apiVersion: v1, kind: Namespace, metadata: {name: blue}}").await?;
+        let began = tokio::time::Instant::now();
+        while user.get(&ObjectKey::<ConfigMap>::new("default", "blue")).await?.is_none() {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        took.set(took.get().max(began.elapsed()));
+        Ok::<_, BoxError>(())
+    });
+    let waits = waits.step("nothing", async |_| Ok::<_, BoxError>(()));
+    let report = waits.explore(Explore::early_steps().budget(Duration::from_secs(600)));
+    assert!(report.is_complete() && report.did_not_happen > 0, "{report}");
+    assert!(longest.get() < Duration::from_secs(15), "{:?}", longest.get());
 }
 
 #[test]

@@ -1,0 +1,124 @@
+use controller_runtime::{
+    Action as Next, Builder, Context, Manager, ObjectKey, ReconcileError, Reconciler, manager::AddError,
+};
+use k8s_openapi::{
+    api::core::v1::{ConfigMap, Namespace},
+    apimachinery::pkg::apis::meta::v1::OwnerReference,
+};
+
+use super::*;
+use crate::Simulation;
+
+/// Replaces a map by its successor: creates it with an owned one, and deletes it.
+struct Passing;
+
+fn map(name: &str) -> ConfigMap {
+    let mut map = ConfigMap::default();
+    (map.metadata.name, map.metadata.namespace) = (Some(name.to_owned()), Some("default".to_owned()));
+    map
+}
+
+impl Reconciler for Passing {
+    type Request = ObjectKey<Namespace>;
+
+    async fn reconcile(&self, key: &ObjectKey<Namespace>, cx: &Context) -> Result<Next, ReconcileError> {
+        if key.name() != "red" {
+            return Ok(Next::done());
+        }
+        let owner = cx.client().apply(&map("owner")).await?;
+        let mut owned = map("owned");
+        owned.metadata.owner_references = Some(vec![OwnerReference {
+            api_version: "v1".to_owned(),
+            kind: "ConfigMap".to_owned(),
+            name: "owner".to_owned(),
+            uid: owner.metadata.uid.unwrap_or_default(),
+            ..OwnerReference::default()
+        }]);
+        cx.client().apply(&owned).await?;
+        cx.client().delete_key(&ObjectKey::<ConfigMap>::new("default", "owner")).await?;
+        Ok(Next::done())
+    }
+}
+
+/// Plays a plan. Returns the lines of the trace about faults and maps, without times, and the deviations that did not happen.
+fn played(plan: &str) -> (Vec<String>, Vec<String>) {
+    let add = |manager: &Manager| -> Result<(), AddError> {
+        Builder::managed_by(manager).for_kind::<Namespace>().complete(Passing)?;
+        Ok(())
+    };
+    let simulation = Simulation::new("passing", add).step("a namespace is created", async |user| {
+        user.apply_yaml("{apiVersion: v1, kind: Namespace, metadata: {name: red}}").await
+    });
+    let definition = simulation.definition();
+    let seed = Seed(0);
+    let start = Start::new(definition, seed).unwrap();
+    let (limits, expected, beginning) = (&Limits::default(), None, Beginning::Start);
+    let circumstances = Circumstances { seed, start: &start, limits, expected, beginning };
+    let outcome = play(definition, &plan.parse().unwrap(), circumstances);
+    assert_eq!(outcome.end, End::Quiet);
+    let is_shown = |entry: &&Entry| {
+        entry.action.is_deviation()
+            || matches!(&entry.action, Action::Committed(change) if &*change.id.resource == "configmaps")
+    };
+    let shown = outcome
+        .trace
+        .iter()
+        .filter(is_shown)
+        .map(|entry| entry.action.to_string().split_whitespace().collect::<Vec<_>>().join(" "));
+    (shown.collect(), outcome.did_not_happen.iter().map(ToString::to_string).collect())
+}
+
+#[test]
+fn a_refused_call_is_refused_after_a_pause_and_no_other_call_instead() {
+    let refusal = "refuse with 409 apply configmaps default/owner #1";
+    let pause = "pause for 11 seconds before apply configmaps default/owner #1";
+    let (shown, missed) = played(&format!("{refusal}\n{pause}"));
+    assert_eq!(
+        shown[..3],
+        [
+            "PAUSED operator is cut off for 11 s",
+            "RESUMED operator",
+            "operator apply configmaps default/owner: refuse with 409",
+        ]
+    );
+    assert_eq!(missed, [""; 0]);
+    // The order of the lines of a plan has no effect.
+    assert_eq!((shown, missed), played(&format!("{pause}\n{refusal}")));
+}
+
+#[test]
+fn a_call_that_a_dead_process_never_sends_is_not_refused() {
+    let refusal = "refuse with 409 apply configmaps default/owner #1";
+    let (shown, missed) = played(&format!("{refusal}\ncrash before apply configmaps default/owner #1"));
+    assert!(shown.iter().all(|line| !line.contains("409")), "{shown:?}");
+    assert_eq!(missed, [refusal]);
+}
+
+#[test]
+fn a_call_is_refused_once() {
+    let call = "apply configmaps default/owner #1";
+    let (shown, missed) = played(&format!("refuse with 500 {call}\nrefuse with 409 {call}"));
+    assert!(shown[0].ends_with("refuse with 500"), "{shown:?}");
+    assert_eq!(missed, [format!("refuse with 409 {call}")]);
+}
+
+#[test]
+fn a_response_is_lost_once() {
+    let call = "apply configmaps default/owned #1";
+    let (shown, missed) = played(&format!("lose the answer of {call}\ncrash after {call}"));
+    assert!(shown.iter().any(|line| line.ends_with("the answer is lost")), "{shown:?}");
+    assert_eq!(missed, [format!("crash after {call}")]);
+}
+
+#[test]
+fn the_collector_acts_before_a_crash_that_loses_the_response() {
+    let call = "delete configmaps default/owner #1";
+    let (collect, crash) = (format!("collect garbage at once after {call}"), format!("crash after {call}"));
+    for plan in [format!("{collect}\n{crash}"), format!("{crash}\n{collect}")] {
+        let (shown, missed) = played(&plan);
+        let place = |text: &str| shown.iter().position(|line| line.contains(text));
+        let (collected, crashed) = (place("server deletes configmaps default/owned"), place("CRASH"));
+        assert!(collected.is_some() && collected < crashed, "{shown:?}");
+        assert_eq!(missed, [""; 0]);
+    }
+}
