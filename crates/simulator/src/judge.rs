@@ -132,7 +132,7 @@ pub(crate) fn judge(
         &|| judge_end(&outcome.end),
         &|| compare_leads(&reference.without_lead, &outcome.without_lead),
         &|| judge_writes(&outcome.trace),
-        &|| compare_worlds(expected, outcome, reaches, may_miss),
+        &|| compare_worlds(expected, outcome, reaches, may_miss, is_allowed),
         &|| compare_counts(counts, &lasting_counts(outcome, plan), reaches),
         &|| compare_failures(failing, &outcome.failing),
     ];
@@ -166,12 +166,13 @@ fn changes(trace: &[Entry]) -> impl Iterator<Item = &Change> {
 }
 
 /// Compares the worlds after each step, when they were quiet; only those at the end if `only_at_the_end`, because states between steps
-/// may differ. With `may_miss` missing objects are not violations.
+/// may differ. With `may_miss` missing objects are not violations. Differences that violate an allowed rule do not hide others.
 fn compare_worlds(
     expected: &Expected,
     outcome: &Outcome,
     only_at_the_end: bool,
     may_miss: bool,
+    is_allowed: &dyn Fn(Oracle) -> bool,
 ) -> Option<Violation> {
     let last = expected.outcome.quiet.keys().last().copied().unwrap_or_default();
     let last = outcome.merged_after.unwrap_or(last);
@@ -179,18 +180,20 @@ fn compare_worlds(
     for (step, found) in outcome.quiet.range(first..) {
         let mut differences = expected.differences(*step, &found.world);
         differences.retain(|difference| !may_miss || !matches!(difference, Difference::Missing(_)));
+        differences.retain(|difference| !is_allowed(rule_of(difference)));
         let Some(difference) = differences.first() else { continue };
-        let (Difference::Missing(name) | Difference::Extra(name) | Difference::Value { name, .. }) =
-            difference;
-        let is_remote = name.starts_with("remote ");
-        let (oracle, suspect) =
-            (if is_remote { Oracle::SameRemotes } else { Oracle::SameObjects }, Suspect::about(name));
+        let (oracle, suspect) = (rule_of(difference), Suspect::about(difference.name()));
         let when = if *step == last { "at the end".to_owned() } else { format!("after step {step}") };
         let title = format!("{when}, {difference}");
         let details = differences.iter().skip(1).take(3).map(ToString::to_string).collect();
         return Some(Violation { oracle, title, suspect, details });
     }
     None
+}
+
+/// Rule that a difference of two worlds violates.
+fn rule_of(difference: &Difference) -> Oracle {
+    if difference.name().starts_with("remote ") { Oracle::SameRemotes } else { Oracle::SameObjects }
 }
 
 /// Finds a write that a process sends while another replica leads. A write that is also sent so without faults needs no leadership.
@@ -265,9 +268,17 @@ fn compare_counts(
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::names::{OPERATOR, ProcessName};
+    use std::sync::Arc;
+
+    use serde_json::json;
     use tokio::time::Duration;
+
+    use super::*;
+    use crate::{
+        names::{OPERATOR, ProcessName},
+        run::QuietWorld,
+        similar::{Learned, Masks, ObjectState, World},
+    };
 
     #[test]
     fn a_request_that_fails_in_both_runs_is_no_violation() {
@@ -358,6 +369,30 @@ mod tests {
             change(actor(1), Verb::Deleted),
         ];
         assert_eq!(counted(std::iter::once(crash()).chain(touched).collect(), old_view), 2);
+    }
+
+    #[test]
+    fn a_difference_that_is_allowed_does_not_hide_another() {
+        let outcome = |map: &str, bucket: &str| {
+            let state = ObjectState::new("configmaps", json!({"data": {"a": map}}), &Masks::default());
+            let world = World {
+                objects: BTreeMap::from([(ObjectId::new("", "configmaps", "a", "x"), Arc::new(state))]),
+                remotes: BTreeMap::from([(Arc::from("cloud"), json!(bucket))]),
+                ..World::default()
+            };
+            let quiet = QuietWorld { world, counts: BTreeMap::new(), failing: BTreeMap::new() };
+            Outcome { quiet: BTreeMap::from([(0, quiet)]), ..Outcome::default() }
+        };
+        let expected = Expected::new(outcome("1", "1"), Learned::default());
+        let violated = |found: &Outcome, allowed: &[Oracle]| {
+            let is_allowed = |oracle| allowed.contains(&oracle);
+            judge(&expected, found, &Plan::default(), &is_allowed).map(|violation| violation.oracle)
+        };
+        let both = outcome("2", "2");
+        assert_eq!(violated(&both, &[]), Some(Oracle::SameObjects));
+        assert_eq!(violated(&both, &[Oracle::SameObjects]), Some(Oracle::SameRemotes));
+        assert_eq!(violated(&both, &[Oracle::SameObjects, Oracle::SameRemotes]), None);
+        assert_eq!(violated(&outcome("2", "1"), &[Oracle::SameObjects]), None);
     }
 
     #[test]

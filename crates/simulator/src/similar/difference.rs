@@ -17,6 +17,14 @@ pub(crate) enum Difference {
     Value { name: String, path: String, expected: Option<Value>, found: Option<Value> },
 }
 
+impl Difference {
+    /// Name of the object or of the remote system that differs.
+    pub(crate) fn name(&self) -> &str {
+        let (Self::Missing(name) | Self::Extra(name) | Self::Value { name, .. }) = self;
+        name
+    }
+}
+
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
