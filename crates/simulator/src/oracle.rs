@@ -26,7 +26,8 @@ pub enum Oracle {
     Succeeds,
     /// Two runs of one plan are equal.
     Repeats,
-    /// No two processes reconcile one object at once, and none sends writes while another one leads.
+    /// No two processes reconcile one object at once, and none sends writes while another one leads. Controllers that need no leader election
+    /// reconcile in each process.
     OneAtATime,
 }
 

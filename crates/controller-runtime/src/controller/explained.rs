@@ -20,6 +20,7 @@ pub(crate) struct ExplainedController<R: Request> {
     pub(super) sources: Arc<Sources<R>>,
     pub(super) wanted_workers: Arc<WantedWorkers>,
     pub(super) kind: Option<String>,
+    pub(super) needs_leader_election: bool,
     pub(super) metrics: ControllerMetrics,
 }
 
@@ -30,6 +31,10 @@ impl<R: Request> Explain for ExplainedController<R> {
 
     fn kind(&self) -> Option<&str> {
         self.kind.as_deref()
+    }
+
+    fn needs_leader_election(&self) -> bool {
+        self.needs_leader_election
     }
 
     fn summary(&self) -> Summary {

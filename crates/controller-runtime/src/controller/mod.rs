@@ -128,6 +128,7 @@ impl<R: Request> Controller<R> {
             sources: Arc::clone(&self.sources),
             wanted_workers: Arc::clone(&self.wanted_workers),
             kind: self.log.kind().map(ToString::to_string),
+            needs_leader_election: self.settings.needs_leader_election,
             metrics: self.metrics.clone(),
         }
     }

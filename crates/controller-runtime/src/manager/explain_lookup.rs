@@ -75,6 +75,18 @@ impl Manager {
         explain(&self.shared.registry, controller, request)
     }
 
+    /// Names of the controllers that reconcile even while another process holds the lease, for simulations. None without leader election.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn controllers_on_standby(&self) -> Vec<String> {
+        if self.shared.election.is_none() {
+            return Vec::new();
+        }
+        let controllers = self.shared.registry.controllers().into_iter();
+        let on_standby = controllers.filter(|(_, controller)| !controller.needs_leader_election());
+        on_standby.map(|(name, _)| name.to_string()).collect()
+    }
+
     /// Summary of the requests of each controller, including unmanaged ones, ordered by name.
     #[must_use]
     pub fn overview(&self) -> Vec<Overview> {

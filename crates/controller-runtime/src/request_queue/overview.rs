@@ -73,6 +73,9 @@ pub(crate) trait Explain: Send + Sync {
     /// The kind that it reconciles, e.g. `Deployment.apps`; `None` if its requests are not keys of objects.
     fn kind(&self) -> Option<&str>;
 
+    /// Whether the controller reconciles only while its process leads.
+    fn needs_leader_election(&self) -> bool;
+
     /// Numbers of the controller. Their cost does not depend on the length of the queue.
     fn summary(&self) -> Summary;
 

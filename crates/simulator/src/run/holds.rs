@@ -97,9 +97,10 @@ impl Run<'_> {
                 Reconcile::Began { controller, label } => {
                     let actor = self.actor_of(&controller);
                     // Controllers of different programs may have the same name.
-                    if !self.open.insert((controller.clone(), label.clone()))
-                        && self.is_of_one_program(&controller)
-                    {
+                    let open = self.open.entry((controller.clone(), label.clone())).or_default();
+                    *open += 1;
+                    let open = *open;
+                    if open > 1 && open > self.most_open(&controller) && self.is_of_one_program(&controller) {
                         self.log(Action::ReconcileBegan { actor, label: label.clone() });
                         let request = label.strip_prefix(&controller).unwrap_or(&label).trim().to_owned();
                         return Err(End::Overlap { controller, request });
@@ -107,7 +108,13 @@ impl Run<'_> {
                     self.log(Action::ReconcileBegan { actor, label });
                 }
                 Reconcile::Ended { controller, label } => {
-                    self.open.remove(&(controller.clone(), label));
+                    let request = (controller.clone(), label);
+                    if let Some(open) = self.open.get_mut(&request) {
+                        *open -= 1;
+                        if *open == 0 {
+                            self.open.remove(&request);
+                        }
+                    }
                     let process = self.actor_of(&controller).stream("");
                     let of_process = |hold: &&mut Hold| process_of(&hold.stream) == process_of(&process);
                     self.holds.iter_mut().filter(of_process).for_each(|hold| hold.reconciles += 1);

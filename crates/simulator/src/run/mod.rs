@@ -156,8 +156,8 @@ struct Run<'d> {
     tasks_without_processes: Option<usize>,
     user: User,
     reconciles: Reconciles,
-    /// Reconciles in progress: controllers and requests.
-    open: BTreeSet<(String, String)>,
+    /// Numbers of reconciles in progress, by controller and request.
+    open: BTreeMap<(String, String), usize>,
     /// Writes that processes sent while another replica led.
     without_lead: BTreeMap<String, String>,
     /// Deviations that have not happened yet.
@@ -260,7 +260,7 @@ impl<'d> Run<'d> {
             tasks_without_processes: None,
             user: User::new(gate.client()),
             reconciles,
-            open: BTreeSet::new(),
+            open: BTreeMap::new(),
             without_lead: BTreeMap::new(),
             plan: plan.deviations.clone(),
             missed: Vec::new(),

@@ -1,8 +1,8 @@
 //! The processes of a run, which start, crash and start again: operators under test, and actors of the world.
 
 use std::{
-    cell::RefCell,
-    collections::{BTreeMap, BTreeSet},
+    cell::{Ref, RefCell},
+    collections::BTreeMap,
     future::pending,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
@@ -44,8 +44,9 @@ pub(super) struct Process {
     manager: Option<WeakManager>,
     /// Whether it has ever led.
     pub(super) has_led: bool,
-    /// Names of controllers that it is known to run. An overview of all its controllers takes longer than a reconcile.
-    controllers: RefCell<BTreeSet<String>>,
+    /// Names of controllers that it is known to have, and whether they run even without the lease. An overview of all its controllers takes
+    /// longer than a reconcile.
+    controllers: RefCell<BTreeMap<String, bool>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -93,12 +94,16 @@ impl Process {
         Some(self.manager.as_ref()?.upgrade()?.overview())
     }
 
-    /// Whether its controllers have no requests that run, are ready or wait.
-    fn is_at_rest(&self) -> bool {
+    /// Whether its controllers have no requests that run, are ready or wait. On standby only those count that run even without the lease.
+    fn is_at_rest(&self, is_active: bool) -> bool {
+        if !is_active && !self.controllers().values().any(|on_standby| *on_standby) {
+            return true;
+        }
         let is_idle = |queue: &Overview| {
             queue.queued + queue.waiting + queue.running == 0 && queue.failed_events.is_empty()
         };
-        self.overview().is_some_and(|queues| queues.iter().all(is_idle))
+        let runs = |queue: &&Overview| is_active || self.runs_on_standby(&queue.controller);
+        self.overview().is_some_and(|queues| queues.iter().filter(runs).all(is_idle))
     }
 
     /// Whether it holds the lease. Always `false` without leader election.
@@ -107,16 +112,29 @@ impl Process {
         self.state == Alive::Running && manager.is_some_and(|manager| *manager.leads().borrow())
     }
 
-    fn has_controller(&self, name: &str) -> bool {
+    /// Its controllers as far as they are known.
+    fn controllers(&self) -> Ref<'_, BTreeMap<String, bool>> {
         if self.controllers.borrow().is_empty() {
             self.look_at_controllers();
         }
-        self.controllers.borrow().contains(name)
+        self.controllers.borrow()
+    }
+
+    fn has_controller(&self, name: &str) -> bool {
+        self.controllers().contains_key(name)
+    }
+
+    /// Whether it has a controller of this name that runs even without the lease.
+    fn runs_on_standby(&self, name: &str) -> bool {
+        self.controllers().get(name).is_some_and(|on_standby| *on_standby)
     }
 
     fn look_at_controllers(&self) {
-        let queues = self.overview().unwrap_or_default();
-        self.controllers.borrow_mut().extend(queues.into_iter().map(|queue| queue.controller));
+        let Some(manager) = self.manager.as_ref().and_then(WeakManager::upgrade) else { return };
+        let on_standby = manager.controllers_on_standby();
+        let queues = manager.overview().into_iter();
+        let known = queues.map(|queue| (on_standby.contains(&queue.controller), queue.controller));
+        self.controllers.borrow_mut().extend(known.map(|(on_standby, name)| (name, on_standby)));
     }
 
     /// Requests that fail repeatedly, with their errors.
@@ -157,7 +175,7 @@ impl Run<'_> {
     /// Whether no process has anything to do, apart from those that are down.
     pub(super) fn processes_are_at_rest(&self) -> bool {
         let running = |process: &&Process| process.state == Alive::Running;
-        self.processes.iter().filter(running).all(|process| !self.is_active(process) || process.is_at_rest())
+        self.processes.iter().filter(running).all(|process| process.is_at_rest(self.is_active(process)))
     }
 
     /// Whether each program that elects a leader has one, unless all of it is down.
@@ -192,6 +210,13 @@ impl Run<'_> {
         let mut programs: Vec<usize> = having.map(|process| process.program).collect();
         programs.dedup();
         programs.len() < 2
+    }
+
+    /// Number of reconciles of one request of a controller that may go on at once: one in each process in which the controller runs even
+    /// without the lease, and otherwise one.
+    pub(super) fn most_open(&self, controller: &str) -> usize {
+        let running = self.processes.iter().filter(|process| process.state == Alive::Running);
+        running.filter(|process| process.runs_on_standby(controller)).count().max(1)
     }
 
     /// The process that receives a stream; the first operator if none is known.
