@@ -242,12 +242,41 @@ impl Report {
         Self { plans: 0, played: 0, did_not_happen: 0, strategies: Vec::new(), never: Vec::new() }
     }
 
-    /// Adds the report of another share of the plans, as JSON.
-    fn add(&mut self, part: &serde_json::Value) {
-        let number = |name: &str| part[name].as_u64().and_then(|number| number.try_into().ok()).unwrap_or(0);
-        self.plans += number("plans");
-        self.played += number("played");
-        self.did_not_happen += number("didNotHappen");
+    /// Report of a search whose shares have these reports, as JSON. A condition has never held if it held in no share.
+    fn of_parts(parts: &[serde_json::Value]) -> Self {
+        let sum = |name: &str| {
+            let numbers = parts.iter().filter_map(|part| usize::try_from(part[name].as_u64()?).ok());
+            numbers.sum::<usize>()
+        };
+        let never = |part: &serde_json::Value| -> Vec<String> {
+            let names = part["never"].as_array().into_iter().flatten();
+            names.filter_map(|name| name.as_str().map(str::to_owned)).collect()
+        };
+        let mut shared = parts.first().map(never).unwrap_or_default();
+        for part in parts {
+            let never = never(part);
+            shared.retain(|name| never.contains(name));
+        }
+        Self {
+            plans: sum("plans"),
+            played: sum("played"),
+            did_not_happen: sum("didNotHappen"),
+            never: shared,
+            ..Self::of_no_plan()
+        }
+    }
+
+    /// Checks that the conditions of [`Simulation::sometimes`](crate::Simulation::sometimes) have held, if all plans were played.
+    ///
+    /// # Panics
+    ///
+    /// One has not.
+    pub(crate) fn check_conditions(&self, simulation: &str) {
+        assert!(
+            self.never.is_empty() || !self.is_complete(),
+            "the simulation {simulation:?} does not test what it is about: in none of its runs holds {:?}",
+            self.never
+        );
     }
 
     /// Report of a replay.
@@ -350,6 +379,14 @@ fn real_time() -> std::time::Instant {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_condition_has_never_held_if_it_held_in_no_share() {
+        let part = |never: &[&str]| json!({ "plans": 2, "played": 1, "didNotHappen": 1, "never": never });
+        let report = Report::of_parts(&[part(&["a", "b"]), part(&["b", "c"])]);
+        assert_eq!((report.plans, report.played, report.did_not_happen), (4, 2, 2));
+        assert_eq!(report.never, ["b"]);
+    }
 
     #[test]
     fn a_report_says_when_the_budget_ended_first() {

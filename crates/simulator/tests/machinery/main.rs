@@ -306,6 +306,26 @@ fn processes_share_the_plans_and_a_finding_of_one_fails_the_test() {
 }
 
 #[test]
+fn processes_that_share_the_plans_judge_the_conditions_of_each_search() {
+    let test = "processes_that_share_the_plans_judge_the_conditions_of_each_search";
+    if std::env::var_os("SIMULATION_JOBS").is_some() || std::env::var_os("SIMULATION_SHARE").is_some() {
+        let with = |least: usize| {
+            let name = format!("at least {least}");
+            let holds = move |now: &Now<'_>| now.all::<ConfigMap>().len() >= least;
+            let explore = Explore::crashes().budget(Duration::from_secs(600));
+            applies(|key| key.name().to_owned()).sometimes(&name, holds).explore(explore)
+        };
+        with(1);
+        println!("the condition of the first search holds");
+        with(100);
+        return;
+    }
+    let (passed, output) = with_variable(test, "SIMULATION_JOBS", "2");
+    assert!(!passed && output.contains("the condition of the first search holds"), "{output}");
+    assert!(output.contains("in none of its runs holds [\"at least 100\"]"), "{output}");
+}
+
+#[test]
 fn a_call_does_not_wait_again_for_a_step_that_cannot_begin() {
     // The step is not done before the call is carried out, so the next one cannot begin before the call.
     let longest = Rc::new(Cell::new(Duration::ZERO));
