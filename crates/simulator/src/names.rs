@@ -95,6 +95,12 @@ pub(crate) fn process_of(line: &str) -> &str {
     line.rsplit_once(" to ").map_or("", |(_, process)| process)
 }
 
+/// Whether the name of a process is that of a second or later replica of the operator, such as `operator-2`.
+pub(crate) fn is_replica(process: &str) -> bool {
+    let number = process.strip_prefix(OPERATOR).and_then(|rest| rest.strip_prefix('-'));
+    number.is_some_and(|number| number.parse::<u8>().is_ok())
+}
+
 /// Identity of an object: its resource, without the version, and its key. Clones share the text.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ObjectId {
@@ -291,6 +297,13 @@ mod tests {
             .body(())
             .unwrap();
         assert_eq!(CallName::of_request(&request, b"").to_string(), "apply configmaps a/x");
+    }
+
+    #[test]
+    fn a_replica_is_the_operator_with_a_number() {
+        let replica = ProcessName { program: OPERATOR, replica: 1, is_tested: true };
+        assert!(is_replica(&replica.to_string()));
+        assert!(["operator", "operator-x", "operator-", "operators-2"].iter().all(|name| !is_replica(name)));
     }
 
     #[test]

@@ -17,7 +17,7 @@ use serde_json::json;
 use crate::{
     definition::{Check, Definition, MakeProcess, Now, Program, When, resource_of},
     explore::{Explore, Finding, Reference, Report, Settings, Tried, jobs, search},
-    names::OPERATOR,
+    names::{OPERATOR, is_replica},
     oracle::Oracle,
     picture,
     plan::{Plan, PlanError},
@@ -113,6 +113,11 @@ impl Simulation {
         let name = program.name;
         let known = self.definition.programs.iter().any(|program| program.name == name);
         assert!(!known, "the simulation {:?} has two programs with the name {name:?}", self.definition.name);
+        assert!(
+            !is_replica(name),
+            "the simulation {:?} has a program with the name {name:?}, which is that of a replica of the operator",
+            self.definition.name
+        );
         self.definition.programs.push(program);
         self
     }

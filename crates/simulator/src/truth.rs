@@ -2,7 +2,7 @@
 
 use std::{
     cell::Cell,
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     future::Future,
     pin::Pin,
     sync::Arc,
@@ -290,7 +290,7 @@ fn differing_paths(before: &Value, after: &Value, path: &str, found: &mut Vec<St
         found.push(path.to_owned());
         return;
     };
-    let keys: std::collections::BTreeSet<&String> = old.keys().chain(new.keys()).collect();
+    let keys: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
     for key in keys {
         let (old, new) = (old.get(key).unwrap_or(&Value::Null), new.get(key).unwrap_or(&Value::Null));
         differing_paths(old, new, &format!("{path}.{key}"), found);
@@ -299,14 +299,23 @@ fn differing_paths(before: &Value, after: &Value, path: &str, found: &mut Vec<St
 
 /// Returns the path of the first field that differs, and its values. Fields that are missing are `null`.
 pub(crate) fn first_different_field(one: &Value, other: &Value) -> Option<(String, Value, Value)> {
-    let mut path = None;
-    each_difference(one, other, &mut String::new(), &mut |differs, _| {
-        path.get_or_insert_with(|| differs.to_owned());
+    if one == other {
+        return None;
+    }
+    let (none, whole) = (Map::new(), (String::new(), one.clone(), other.clone()));
+    let (fields, others) = match (one, other) {
+        (Value::Object(fields), Value::Object(others)) => (fields, others),
+        (Value::Object(fields), Value::Null) => (fields, &none),
+        (Value::Null, Value::Object(others)) => (&none, others),
+        _ => return Some(whole),
+    };
+    let names: BTreeSet<&String> = fields.keys().chain(others.keys()).collect();
+    let inner = names.into_iter().find_map(|name| {
+        let of = |fields: &'_ Map<String, Value>| fields.get(name).cloned().unwrap_or_default();
+        let (path, one, other) = first_different_field(&of(fields), &of(others))?;
+        Some((format!(".{name}{path}"), one, other))
     });
-    let path = path?;
-    let names = || path.split('.').skip(1);
-    let value = |object: &Value| names().fold(object.clone(), |value, name| value[name].clone());
-    Some((path.clone(), value(one), value(other)))
+    Some(inner.unwrap_or(whole))
 }
 
 #[cfg(test)]
@@ -326,6 +335,28 @@ mod tests {
         check(json!({"a": 1}), json!({"a": 1}), &[]);
         check(json!({"a": 1, "b": {"c": 2}}), json!({"a": 1, "b": {"c": 3, "d": 4}}), &[".b.c", ".b.d"]);
         check(json!({"a": [1]}), json!({"a": [2]}), &[".a"]);
+    }
+
+    #[test]
+    fn the_first_different_field_has_its_values_even_if_its_name_contains_dots() {
+        let check = |one: Value, other: Value, expected: Option<(&str, Value, Value)>| {
+            let expected = expected.map(|(path, one, other)| (path.to_owned(), one, other));
+            assert_eq!(first_different_field(&one, &other), expected, "{one} {other}");
+        };
+        let dotted = |value: Value| json!({"metadata": {"annotations": {"a.b/c": value}}});
+        check(
+            dotted(json!("1")),
+            dotted(json!("2")),
+            Some((".metadata.annotations.a.b/c", json!("1"), json!("2"))),
+        );
+        check(json!({}), json!({"a": {"b": 1}}), Some((".a.b", Value::Null, json!(1))));
+        check(json!({"a": {}}), json!({"b": 1}), Some((".a", json!({}), Value::Null)));
+        check(
+            json!({"a": [1], "b": 1}),
+            json!({"a": [1], "b": {"c": 1}}),
+            Some((".b", json!(1), json!({"c": 1}))),
+        );
+        check(json!({"a": 1}), json!({"a": 1}), None);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::Strategy;
 use crate::{
-    names::{OPERATOR, process_of, stream_of},
+    names::{OPERATOR, is_replica, process_of, stream_of},
     plan::{ACTIONS, Deviation, Plan, Refusal, Restart, STEP, Until, What},
     run::{ArrivedLine, Outcome, Write},
 };
@@ -102,8 +102,7 @@ fn at_rest(steps: usize) -> impl Iterator<Item = Deviation> {
 
 /// Lines of the processes that act without faults: not of an operator on standby.
 fn of_active(lines: &[ArrivedLine]) -> Vec<&ArrivedLine> {
-    let standby = format!("{OPERATOR}-");
-    lines.iter().filter(|line| !process_of(&line.line).starts_with(&standby)).collect()
+    lines.iter().filter(|line| !is_replica(process_of(&line.line))).collect()
 }
 
 /// Holds from each line on. A state can be skipped only if there is a later line about the object, and a hold until the next step needs
@@ -233,8 +232,10 @@ fn pairs(reference: &Outcome, extent: Extent, strategies: &[Strategy]) -> Vec<Pl
     let late = staleness(&reference.lines, extent.steps);
     for crash in crashes(&reference.writes, extent.steps) {
         let same = late.iter().filter(|late| {
+            // Calls name objects with generated names by the prefix, lines by the whole name.
             let (one, other) = (key(&crash.call), key(&late.call));
-            !one.is_empty() && one == other
+            let prefix = one.strip_suffix('*');
+            !one.is_empty() && prefix.map_or(one == other, |prefix| other.starts_with(prefix))
         });
         plans.extend(same.map(|late| Plan { deviations: vec![late.clone(), crash.clone()] }));
     }
@@ -343,6 +344,12 @@ mod tests {
     }
 
     #[test]
+    fn lines_of_another_program_are_delayed_whatever_its_name() {
+        let stale = staleness(&[line("dbs ADDED a/x to operator-x", 1)], 1);
+        assert!(stale.iter().any(|deviation| deviation.call == "dbs ADDED a/x to operator-x"), "{stale:?}");
+    }
+
+    #[test]
     fn pairs_share_an_object_and_random_plans_repeat() {
         let writes = vec![write("create a n/x", 1, true, false), write("create b n/y", 1, true, false)];
         let lines = vec![line("a ADDED n/x", 1)];
@@ -354,6 +361,14 @@ mod tests {
             "{both:?}"
         );
         assert!(pairs(&reference, extent, &[Strategy::Crashes]).is_empty());
+        let generated = Outcome {
+            writes: vec![write("create a n/x-*", 1, true, false)],
+            lines: vec![line("a ADDED n/x-f7k2p", 1), line("a ADDED n/y-f7k2p", 1)],
+            ..Outcome::default()
+        };
+        let both = pairs(&generated, extent, &[Strategy::Crashes, Strategy::Staleness]);
+        assert!(!both.is_empty());
+        assert!(both.iter().all(|plan| plan.deviations[0].call == "a ADDED n/x-f7k2p"), "{both:?}");
         let drawn = |seed| random(&reference, EXTENT, seed, 20);
         assert_eq!(drawn(1), drawn(1));
         assert!(drawn(1) != drawn(2) && drawn(1).iter().any(|plan| plan.deviations.len() > 1));
