@@ -12,7 +12,7 @@ use kube_simulator::{Explore, Simulation};
 use serde_json::json;
 use tokio::sync::watch;
 
-use super::map;
+use super::{LONG, map};
 
 /// Creates a ConfigMap with a generated name for each namespace that the cache shows without one. That is right only if a cache shows the
 /// writes of its own process before the watch has reported them.
@@ -51,7 +51,7 @@ fn a_cache_shows_own_writes_before_the_watch_reports_them() {
     let simulation = Simulation::new("one-each", add).step("a namespace is created", async |user| {
         user.apply_yaml("{apiVersion: v1, kind: Namespace, metadata: {name: red}}").await
     });
-    let report = simulation.explore(Explore::staleness().budget(Duration::from_secs(600)));
+    let report = simulation.explore(Explore::staleness().budget(LONG));
     assert!(report.is_complete(), "{report}");
 }
 
@@ -91,6 +91,6 @@ fn a_process_that_has_lost_its_lease_writes_no_more() {
     let simulation = Simulation::new("beats", add).replicas(2).step("a namespace is created", async |user| {
         user.apply_yaml("{apiVersion: v1, kind: Namespace, metadata: {name: red}}").await
     });
-    let report = simulation.explore(Explore::failovers().budget(Duration::from_secs(600)));
+    let report = simulation.explore(Explore::failovers().budget(LONG));
     assert!(report.is_complete(), "{report}");
 }

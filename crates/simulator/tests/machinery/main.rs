@@ -72,8 +72,15 @@ fn applies(name: impl Fn(&ObjectKey<Namespace>) -> String + Clone + Send + Sync 
     })
 }
 
+/// A budget that no search needs, even on a busy machine: the tests depend on the plans, not on their speed.
+const LONG: Duration = Duration::from_secs(600);
+
+fn crashes() -> Explore {
+    Explore::crashes().budget(LONG)
+}
+
 fn found(simulation: Simulation) -> Finding {
-    simulation.find(Explore::crashes()).expect("a finding")
+    simulation.find(crashes()).expect("a finding")
 }
 
 fn panic_of(test: impl FnOnce()) -> String {
@@ -85,7 +92,7 @@ fn panic_of(test: impl FnOnce()) -> String {
 #[test]
 fn a_correct_operator_is_silent() {
     let explore = Explore::crashes().and(Explore::lost_answers()).and(Explore::early_steps());
-    let report = applies(|key| key.name().to_owned()).explore(explore.budget(Duration::from_secs(600)));
+    let report = applies(|key| key.name().to_owned()).explore(explore.budget(LONG));
     assert!(report.is_complete() && report.did_not_happen == 0, "{report}");
 }
 
@@ -100,7 +107,7 @@ fn an_operator_that_depends_on_something_else_does_not_repeat() {
 #[test]
 fn a_test_of_nothing_fails() {
     let idle = simulation(|_, _| async { Ok(Action::done()) });
-    let text = panic_of(|| drop(idle.explore(Explore::crashes())));
+    let text = panic_of(|| drop(idle.explore(crashes())));
     assert!(text.contains("tests nothing"), "{text}");
     let text = panic_of(|| {
         drop(applies(|key| key.name().to_owned()).explore(Explore::crashes().budget(Duration::ZERO)));
@@ -203,7 +210,7 @@ fn restless() -> Simulation {
 fn a_masked_field_does_not_count() {
     assert_eq!(found(restless()).oracle(), Oracle::Quiet);
     let masked = restless().mask::<ConfigMap>("/data/beat");
-    assert!(masked.find(Explore::crashes()).is_none());
+    assert!(masked.find(crashes()).is_none());
     let text = panic_of(|| drop(restless().mask::<ConfigMap>("data.beat")));
     assert!(text.contains("\"data.beat\" is not a JSON pointer"), "{text}");
 }
@@ -221,9 +228,9 @@ fn a_condition_may_have_to_last_or_to_hold_sometimes() {
         finding.to_string().contains("\"the map stays\" does not hold any more after the step"),
         "{finding}"
     );
-    applying().sometimes("there is a map", has_map).explore(Explore::crashes());
+    applying().sometimes("there is a map", has_map).explore(crashes());
     let never = || applying().sometimes("there are many", |now| now.all::<ConfigMap>().len() > 100);
-    let text = panic_of(|| drop(never().explore(Explore::crashes())));
+    let text = panic_of(|| drop(never().explore(crashes())));
     assert!(text.contains("in none of its runs holds [\"there are many\"]"), "{text}");
 }
 
@@ -291,7 +298,7 @@ fn with_trace_file(test: &str, file: &Path) -> String {
 fn processes_share_the_plans_and_a_finding_of_one_fails_the_test() {
     let test = "processes_share_the_plans_and_a_finding_of_one_fails_the_test";
     if std::env::var_os("SIMULATION_JOBS").is_some() || std::env::var_os("SIMULATION_SHARE").is_some() {
-        drop(doubling().explore(Explore::crashes()));
+        drop(doubling().explore(crashes()));
     }
     let (passed, output) = with_variable(test, "SIMULATION_JOBS", "2");
     assert!(!passed && output.contains("replay: crash after create configmaps"), "{output}");
@@ -312,7 +319,7 @@ fn processes_that_share_the_plans_judge_the_conditions_of_each_search() {
         let with = |least: usize| {
             let name = format!("at least {least}");
             let holds = move |now: &Now<'_>| now.all::<ConfigMap>().len() >= least;
-            let explore = Explore::crashes().budget(Duration::from_secs(600));
+            let explore = crashes();
             applies(|key| key.name().to_owned()).sometimes(&name, holds).explore(explore)
         };
         with(1);
@@ -340,7 +347,7 @@ fn a_call_does_not_wait_again_for_a_step_that_cannot_begin() {
         Ok::<_, BoxError>(())
     });
     let waits = waits.step("nothing", async |_| Ok::<_, BoxError>(()));
-    let report = waits.explore(Explore::early_steps().budget(Duration::from_secs(600)));
+    let report = waits.explore(Explore::early_steps().budget(LONG));
     assert!(report.is_complete() && report.did_not_happen > 0, "{report}");
     assert!(longest.get() < Duration::from_secs(15), "{:?}", longest.get());
 }
@@ -357,7 +364,7 @@ fn seeds_add_a_random_plan_each_and_wrong_variables_are_errors() {
 #[test]
 fn a_trace_file_replays_its_run_alone() {
     let test = "a_trace_file_replays_its_run_alone";
-    let story = panic_of(|| drop(doubling().explore(Explore::crashes())));
+    let story = panic_of(|| drop(doubling().explore(crashes())));
     if std::env::var_os("SIMULATION").is_some() {
         panic!("{story}");
     }
@@ -380,7 +387,7 @@ fn a_trace_file_replays_its_run_alone() {
 
 #[test]
 fn saved_plans_are_played_first() {
-    let story = panic_of(|| drop(doubling().explore(Explore::refusals())));
+    let story = panic_of(|| drop(doubling().explore(Explore::refusals().budget(LONG))));
     assert!(story.contains("saved as doubling.trace"), "{story}");
 }
 
@@ -441,12 +448,11 @@ fn a_reconcile_that_panics_is_found() {
 fn a_rule_can_be_allowed_to_be_violated() {
     let doubling =
         doubling().allow(Oracle::SameObjects, "maps are cheap").allow(Oracle::SameCounts, "so are they");
-    assert!(doubling.find(Explore::crashes()).is_none());
+    assert!(doubling.find(crashes()).is_none());
 }
 
 #[test]
 fn random_plans_find_and_shrink_to_the_cause() {
-    let finding =
-        doubling().find(Explore::random(3).runs(200).budget(Duration::from_secs(600))).expect("two maps");
+    let finding = doubling().find(Explore::random(3).runs(200).budget(LONG)).expect("two maps");
     assert_eq!(finding.plan().to_string().lines().count(), 1, "{finding}");
 }

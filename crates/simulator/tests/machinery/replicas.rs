@@ -13,7 +13,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube_simulator::{Explore, Now, Oracle, Simulation};
 use tokio::sync::watch;
 
-use super::map;
+use super::{LONG, map};
 
 struct Maps(Cached<Namespace>);
 
@@ -39,7 +39,7 @@ fn replicas_without_leader_election_reconcile_one_object_at_once() {
     let simulation = simulation.replicas(2).step("a namespace is created", async |user| {
         user.apply_yaml("{apiVersion: v1, kind: Namespace, metadata: {name: red}}").await
     });
-    let finding = simulation.find(Explore::pauses().budget(Duration::from_secs(600))).expect("a finding");
+    let finding = simulation.find(Explore::pauses().budget(LONG)).expect("a finding");
     assert_eq!(finding.oracle(), Oracle::OneAtATime);
     assert!(finding.to_string().contains("two reconciles of "), "{finding}");
 }

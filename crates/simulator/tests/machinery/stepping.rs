@@ -5,13 +5,11 @@ use std::{
     process::{Command, Stdio},
 };
 
-use kube_simulator::Explore;
-
-use super::{doubling, panic_of};
+use super::{crashes, doubling, panic_of};
 
 #[test]
 fn a_replay_stops_before_each_action() {
-    let story = panic_of(|| drop(doubling().explore(Explore::crashes())));
+    let story = panic_of(|| drop(doubling().explore(crashes())));
     if std::env::var_os("SIMULATION").is_some() {
         panic!("{story}");
     }
