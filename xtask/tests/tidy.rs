@@ -41,7 +41,7 @@ fn libraries_choose_no_version_of_k8s_openapi() {
 }
 
 /// Dependencies between crates as in ARCHITECTURE.md: the API server and the runtime meet only at `kube::Client`, the queue does not
-/// depend on Kubernetes, and transformations of objects stay pure.
+/// depend on Kubernetes, transformations of objects stay pure, and `cargo operator` is compiled in a short time.
 #[test]
 fn crates_depend_only_on_what_lies_below_them() {
     let forbidden = [
@@ -74,6 +74,17 @@ fn crates_depend_only_on_what_lies_below_them() {
         ),
         ("kube-envtest", &["controller-runtime", "kube-workqueue", "kube-simulator"]),
         ("controller-runtime", &["kube-apiserver-embedded", "kube-envtest", "kube-simulator"]),
+        (
+            "cargo-operator",
+            &[
+                "kube",
+                "k8s-openapi",
+                "controller-runtime",
+                "kube-apiserver-embedded",
+                "kube-clock",
+                "kube-envtest",
+            ],
+        ),
     ];
     let mut offences = Offences::default();
     for package in packages() {

@@ -17,6 +17,9 @@ use crate::{
     shell::Shell,
 };
 
+/// Schema of answers in JSON, of the operator's program and of this one.
+pub(crate) const SCHEMA: &str = "operator/v1";
+
 /// Path of a kubeconfig that does not exist.
 const NO_FILE: &str = "/no-cluster-while-the-operator-is-asked";
 

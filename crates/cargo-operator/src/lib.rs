@@ -5,15 +5,16 @@
 //!
 //! Modules in reading order: [`cli`] (arguments), [`failure`] and [`shell`] (output), [`names`] (rules for names), [`library`] and
 //! [`template`] (files of a new project), [`edit`] and [`mod@write`] (changes of files), [`new`], [`settings`] and [`project`] (the
-//! operator's package and program), [`api`] and [`webhook`] (additional code; `conversion` has the text of a version), [`import`]
-//! (types of kinds that other programs define), [`dev`] (an API server that runs while the operator changes), [`explain`] (why an
-//! object is not reconciled), [`ask`] (commands that the operator's program carries out), [`image`] (container images), [`upgrade`]
-//! (versions of the libraries).
+//! operator's package and programs; `cargo_json` reads cargo's answers), [`api`] and [`webhook`] (additional code; `conversion` has the
+//! text of a version), [`import`] (types of kinds that other programs define), [`dev`] (an API server that runs while the operator
+//! changes), [`explain`] (why an object is not reconciled), [`ask`] (commands that the operator's program carries out), [`image`]
+//! (container images), [`upgrade`] (versions of the libraries).
 
 pub mod api;
 pub mod ask;
 mod baseline;
 mod browser;
+mod cargo_json;
 pub mod cli;
 mod conversion;
 pub mod dev;

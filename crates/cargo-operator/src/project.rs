@@ -7,15 +7,18 @@ use std::{
     process::{Command, Stdio},
 };
 
-use cargo_metadata::{Message, Metadata, MetadataCommand, Package};
 use clap::Args;
 use clap_cargo::{Features, Manifest};
 
 use crate::{
+    cargo_json::{self, Metadata, Package},
     failure::Failure,
     settings::{Settings, TABLE},
     shell::Shell,
 };
+
+/// Name of the program with an API server of its own.
+const DEV: &str = "dev";
 
 /// Options that select the operator's package, named as those of cargo.
 #[derive(Debug, Clone, Args)]
@@ -67,6 +70,29 @@ pub struct Project {
     /// The package's library, which holds the kinds.
     pub library: Option<CrateRoot>,
     manifest: PathBuf,
+    /// Features without which the program `dev` is not built; `None` without this program.
+    dev_features: Option<Vec<String>>,
+}
+
+impl Project {
+    /// Checks that the package has a program that holds the API server of a session.
+    ///
+    /// # Errors
+    ///
+    /// It has no program `dev`.
+    pub fn check_session(&self) -> Result<(), Failure> {
+        if self.dev_features.is_some() {
+            return Ok(());
+        }
+        Err(Failure::usage(format!(
+            "package {} has no program {DEV}, which holds the API server of the session",
+            self.package
+        ))
+        .hint(
+            "add src/bin/dev.rs, whose main returns kube_envtest::dev::run(…).await, as in a new project; \
+             or run the operator on a cluster: --on CONTEXT",
+        ))
+    }
 }
 
 /// A crate in Rust code.
@@ -101,7 +127,7 @@ impl CrateRoot {
     /// The library of a package.
     fn of(package: &Package) -> Option<Self> {
         let target = package.targets.iter().find(|target| target.is_lib())?;
-        Some(Self { name: target.name.clone(), file: target.src_path.clone().into_std_path_buf() })
+        Some(Self { name: target.name.clone(), file: target.src_path.clone() })
     }
 }
 
@@ -114,8 +140,7 @@ impl PackageSelection {
     pub fn folder(&self, here: &Path) -> Result<(PathBuf, String), Failure> {
         let metadata = self.metadata(here)?;
         let package = self.package(&metadata, here)?;
-        let manifest = package.manifest_path.clone().into_std_path_buf();
-        Ok((manifest.parent().unwrap_or(here).to_owned(), package.name.to_string()))
+        Ok((package.folder().to_owned(), package.name.clone()))
     }
 
     /// Returns all packages of the workspace, or the selected one alone, and the manifest of the workspace.
@@ -127,56 +152,53 @@ impl PackageSelection {
         let metadata = self.metadata(here)?;
         let packages = match self.package {
             Some(_) => vec![self.package(&metadata, here)?],
-            None => metadata.workspace_packages(),
+            None => metadata.packages.iter().collect(),
         };
         let packages = packages.into_iter().map(|package| WorkspacePackage {
-            name: package.name.to_string(),
-            manifest: package.manifest_path.clone().into_std_path_buf(),
+            name: package.name.clone(),
+            manifest: package.manifest_path.clone(),
             library: CrateRoot::of(package),
         });
-        Ok((packages.collect(), metadata.workspace_root.join("Cargo.toml").into_std_path_buf()))
+        Ok((packages.collect(), metadata.workspace_root.join("Cargo.toml")))
     }
 
     fn metadata(&self, here: &Path) -> Result<Metadata, Failure> {
-        let mut command = MetadataCommand::new();
-        command.cargo_path(cargo()).current_dir(here).no_deps();
+        let mut command = Command::new(cargo());
+        command.args(["metadata", "--format-version", "1", "--no-deps"]).current_dir(here);
         if let Some(manifest) = &self.manifest.manifest_path {
-            command.manifest_path(manifest);
+            command.arg("--manifest-path").arg(manifest);
         }
-        command.exec().map_err(|error| match error {
-            cargo_metadata::Error::CargoMetadata { stderr } => {
-                let text = stderr.trim().trim_start_matches("error: ").to_owned();
-                let failure = Failure::new(text.clone());
-                if text.contains("could not find `Cargo.toml`") {
-                    failure.hint("cargo operator new NAME makes a project; run this in its folder")
-                } else {
-                    failure
-                }
-            }
-            other => Failure::new(format!("cargo metadata failed: {other}")),
-        })
+        let output = command.stdin(Stdio::null()).output();
+        let output = output.map_err(|error| Failure::new(format!("cannot run cargo metadata: {error}")))?;
+        if !output.status.success() {
+            let errors = String::from_utf8_lossy(&output.stderr);
+            let failure = Failure::new(errors.trim().trim_start_matches("error: "));
+            return Err(if failure.message.contains("could not find `Cargo.toml`") {
+                failure.hint("cargo operator new NAME makes a project; run this in its folder")
+            } else {
+                failure
+            });
+        }
+        Metadata::parse(&output.stdout)
+            .map_err(|error| Failure::new(format!("cargo metadata answered in an unknown form: {error}")))
     }
 
     fn package<'m>(&self, metadata: &'m Metadata, here: &Path) -> Result<&'m Package, Failure> {
-        let members = metadata.workspace_packages();
+        let members = &metadata.packages;
         if let Some(name) = &self.package {
-            let found = members.iter().find(|package| package.name.as_str() == name);
-            return found
-                .copied()
-                .ok_or_else(|| Failure::usage(format!("the workspace has no package {name}")));
+            let found = members.iter().find(|package| package.name == *name);
+            return found.ok_or_else(|| Failure::usage(format!("the workspace has no package {name}")));
         }
         let start = match &self.manifest.manifest_path {
             Some(manifest) => here.join(manifest).parent().map(Path::to_owned).unwrap_or_default(),
             None => here.to_owned(),
         };
-        let of_folder = members
-            .iter()
-            .filter(|package| package.manifest_path.parent().is_some_and(|folder| start.starts_with(folder)));
-        if let Some(package) = of_folder.max_by_key(|package| package.manifest_path.as_str().len()) {
+        let of_folder = members.iter().filter(|package| start.starts_with(package.folder()));
+        if let Some(package) = of_folder.max_by_key(|package| package.manifest_path.as_os_str().len()) {
             return Ok(package);
         }
         let marked: Vec<_> = members.iter().filter(|package| package.metadata.get(TABLE).is_some()).collect();
-        match (&*marked, &*members) {
+        match (&*marked, &**members) {
             ([package], _) => Ok(package),
             ([], [package]) => Ok(package),
             ([], _) => Err(Failure::usage("no package of the workspace has [package.metadata.operator]")
@@ -200,12 +222,17 @@ impl Selection {
         let metadata = self.package.metadata(here)?;
         let package = self.package.package(&metadata, here)?;
         let bin = self.bin(package)?;
-        let manifest = package.manifest_path.clone().into_std_path_buf();
-        let folder = manifest.parent().unwrap_or(here).to_owned();
-        let library = CrateRoot::of(package);
-        let settings = Settings::of(&package.name, &package.metadata)?;
-        let (package, version) = (package.name.to_string(), package.version.to_string());
-        Ok(Project { folder, package, version, bin, settings, library, manifest })
+        let dev = package.targets.iter().find(|target| target.is_bin() && target.name == DEV);
+        Ok(Project {
+            folder: package.folder().to_owned(),
+            package: package.name.clone(),
+            version: package.version.clone(),
+            bin,
+            settings: Settings::of(&package.name, &package.metadata)?,
+            library: CrateRoot::of(package),
+            manifest: package.manifest_path.clone(),
+            dev_features: dev.map(|dev| dev.required_features.clone()),
+        })
     }
 
     /// Builds the program, with cargo's own messages on standard error, and returns its path.
@@ -214,7 +241,21 @@ impl Selection {
     ///
     /// The code does not compile, or cargo does not run.
     pub fn build(&self, project: &Project, shell: &Shell) -> Result<PathBuf, Failure> {
-        self.build_with(project, self.build_options(), shell)
+        self.build_with(project, &project.bin, self.build_options(), shell)
+    }
+
+    /// Builds the program `dev`, which holds the API server of a session, and returns its path.
+    ///
+    /// # Errors
+    ///
+    /// Like [`build`](Self::build); also if there is no such program.
+    pub fn build_session(&self, project: &Project, shell: &Shell) -> Result<PathBuf, Failure> {
+        project.check_session()?;
+        let mut options = self.build_options();
+        if let Some(features) = project.dev_features.as_ref().filter(|features| !features.is_empty()) {
+            options.extend(["--features".into(), features.join(",").into()]);
+        }
+        self.build_with(project, DEV, options, shell)
     }
 
     /// Builds the program for an image: without default features and shared libraries, for `target`, in release mode unless a
@@ -235,7 +276,7 @@ impl Selection {
         // Targets with musl are static anyway. The key is quoted because names of targets can have dots.
         let flags = format!("target.\"{target}\".rustflags=[\"-C\", \"target-feature=+crt-static\"]");
         options.extend(["--config".into(), flags.into()]);
-        let built = self.build_with(project, options, shell);
+        let built = self.build_with(project, &project.bin, options, shell);
         built.map_err(|failure| {
             failure.hint(format!("if the target is not installed: rustup target add {target}"))
         })
@@ -244,6 +285,7 @@ impl Selection {
     fn build_with(
         &self,
         project: &Project,
+        bin: &str,
         options: Vec<OsString>,
         shell: &Shell,
     ) -> Result<PathBuf, Failure> {
@@ -251,7 +293,7 @@ impl Selection {
         command
             .args(["build", "--message-format=json-render-diagnostics", "--manifest-path"])
             .arg(&project.manifest);
-        command.args(["--package", &project.package, "--bin", &project.bin]).args(options);
+        command.args(["--package", &project.package, "--bin", bin]).args(options);
         if shell.is_quiet() {
             command.arg("--quiet");
         }
@@ -261,15 +303,8 @@ impl Selection {
         if !output.status.success() {
             return Err(Failure::new(format!("{} does not compile", project.package)));
         }
-        let messages = Message::parse_stream(&*output.stdout).filter_map(Result::ok);
-        let programs = messages.filter_map(|message| match message {
-            Message::CompilerArtifact(artifact) if artifact.target.name == project.bin => artifact.executable,
-            _ => None,
-        });
-        programs
-            .last()
-            .map(cargo_metadata::camino::Utf8PathBuf::into_std_path_buf)
-            .ok_or_else(|| Failure::new(format!("cargo built no program {}", project.bin)))
+        cargo_json::program(&output.stdout, bin)
+            .ok_or_else(|| Failure::new(format!("cargo built no program {bin}")))
     }
 
     fn bin(&self, package: &Package) -> Result<String, Failure> {
@@ -286,9 +321,9 @@ impl Selection {
                 Failure::usage(format!("package {name} has no program {bin}; it has {}", listed(&bins)))
             });
         }
-        match bins.iter().filter(|bin| **bin != "dev").collect::<Vec<_>>()[..] {
+        match bins.iter().filter(|bin| **bin != DEV).collect::<Vec<_>>()[..] {
             [bin] => Ok((*bin).to_owned()),
-            [] => Err(Failure::usage(format!("package {name} has no program other than dev"))),
+            [] => Err(Failure::usage(format!("package {name} has no program other than {DEV}"))),
             _ => Err(Failure::usage(format!("package {name} has the programs {}", listed(&bins)))
                 .hint("select one with --bin NAME")),
         }

@@ -6,8 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use kube_envtest::dev::Rendered;
-
+use super::rendered::Rendered;
 use crate::{failure::Failure, kubectl, project::Project, shell::Shell, write};
 
 /// Prefix of the contexts that kind creates for clusters on this host.
@@ -91,6 +90,17 @@ impl ChosenCluster {
 }
 
 impl Cluster {
+    /// Flags with which the operator runs, followed by `more`, which are the user's. There are no probes, and no explanations, for which it would
+    /// need a token of a session's own server.
+    pub(super) fn flags(more: &[String]) -> Vec<String> {
+        let probes = "--health-probe-bind-address";
+        let are_given = more.iter().any(|word| word.split('=').next() == Some(probes));
+        let mut flags = if are_given { Vec::new() } else { vec![format!("{probes}=0")] };
+        flags.extend(more.iter().cloned());
+        flags.push("--metrics-bind-address=0".to_owned());
+        flags
+    }
+
     /// Kubeconfig of the operator.
     pub(super) fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
@@ -156,6 +166,19 @@ mod tests {
             [("kind-guestbook", true), ("staging", true), ("production", false), ("my-kind-x", false)]
         {
             assert_eq!(is_allowed(context, &named), allowed, "{context}");
+        }
+    }
+
+    #[test]
+    fn there_are_no_probes_unless_the_user_wants_them() {
+        for (more, expected) in [
+            ("", "--health-probe-bind-address=0 --metrics-bind-address=0"),
+            ("--a=b", "--health-probe-bind-address=0 --a=b --metrics-bind-address=0"),
+            ("--health-probe-bind-address=:1", "--health-probe-bind-address=:1 --metrics-bind-address=0"),
+            ("--health-probe-bind-address :1", "--health-probe-bind-address :1 --metrics-bind-address=0"),
+        ] {
+            let more: Vec<_> = more.split_whitespace().map(str::to_owned).collect();
+            assert_eq!(Cluster::flags(&more).join(" "), expected);
         }
     }
 

@@ -1,8 +1,12 @@
 //! `cargo operator dev`: an API server that outlives the operator, which is built and started again after each change.
+//!
+//! The API server is a process of its own, a copy of the project's program `dev`: this program contains no API server.
 
 mod cluster;
 mod keys;
 mod process;
+mod rendered;
+mod session;
 mod sources;
 mod target;
 
@@ -13,15 +17,19 @@ use std::{
 };
 
 use clap::Args;
-use kube_envtest::dev::{DevError, PreviousObjects, Rendered, Session, SessionFlags, SessionOptions};
-use tokio::{task::JoinSet, time::Instant};
+use tokio::{
+    task::JoinSet,
+    time::{Duration, Instant},
+};
 
 use self::{
-    cluster::ChosenCluster,
+    cluster::{ChosenCluster, Cluster},
     keys::{Key, Keys},
     process::Running,
+    rendered::Rendered,
+    session::{PORT_IN_USE, Session},
     sources::{Changed, Sources},
-    target::{Target, failed},
+    target::Target,
 };
 use crate::{
     browser,
@@ -31,9 +39,6 @@ use crate::{
     shell::Shell,
     write,
 };
-
-/// Hint for a port that is in use.
-const PORT_IN_USE: &str = "another program uses the port: choose one with --port, or leave that out";
 
 /// Arguments of `cargo operator dev`.
 #[derive(Debug, Clone, Args)]
@@ -69,18 +74,15 @@ pub fn run(arguments: &Dev, more: &[String], here: &Path, shell: &Shell) -> Resu
     let runtime = runtime.map_err(|error| Failure::new(format!("cannot start: {error}")))?;
     let result = runtime.block_on(async {
         let mut dev = Development::begin(arguments, project, more, *shell).await?;
-        tokio::select! {
+        let result = tokio::select! {
             biased;
             stopped = tokio::signal::ctrl_c() => {
-                let stopped = stopped.map_err(|error| Failure::new(format!("cannot wait for Ctrl-C: {error}")));
-                dev.end().await;
-                stopped
+                stopped.map_err(|error| Failure::new(format!("cannot wait for Ctrl-C: {error}")))
             }
-            served = dev.serve() => {
-                dev.end().await;
-                served
-            }
-        }
+            served = dev.serve() => served,
+        };
+        dev.end().await;
+        result
     });
     // Do not wait for a running build: cargo ends with this process.
     runtime.shutdown_background();
@@ -93,7 +95,8 @@ struct Development {
     selection: Selection,
     /// File or folder of samples; `None` if none are applied.
     samples: Option<PathBuf>,
-    flags: SessionFlags,
+    /// Flags with which the operator runs.
+    flags: Vec<String>,
     shell: Shell,
     target: Target,
     sources: Sources,
@@ -111,7 +114,7 @@ struct Development {
 
 /// An event of a session.
 enum Event {
-    Line(String),
+    Line(Result<String, Failure>),
     Changed(Changed),
     Built(Result<PathBuf, Failure>),
     Ended(String),
@@ -119,7 +122,7 @@ enum Event {
 }
 
 impl Development {
-    /// Checks the arguments, builds the operator, starts a server that knows its kinds, and starts it there.
+    /// Checks the arguments, builds the operator and the program of the server, starts a server that knows its kinds, and starts it there.
     async fn begin(
         arguments: &Dev,
         project: Arc<Project>,
@@ -137,31 +140,40 @@ impl Development {
             Some(context) => Some(ChosenCluster::choose(context, &project, shell).await?),
             None => {
                 check_port(arguments.port)?;
+                project.check_session()?;
                 None
             }
         };
         let began = Instant::now();
         let program = arguments.selection.build(&project, &shell)?;
-        let build = began.elapsed();
-        let mut more = more.to_vec();
-        if arguments.on.is_some() {
-            // Explanations need a token of the session's own server.
-            more.push("--metrics-bind-address=0".to_owned());
-        }
-        let flags = SessionFlags::new(&more).map_err(failed)?;
-        let rendered = rendered_by(&program, &flags).await?;
         let folder = project.folder.join("target/operator");
-        let target = match cluster {
-            Some(cluster) => Target::Cluster(cluster.connect(&project, &rendered, &folder).await?),
-            None => own_server(arguments, &rendered, &flags, &folder, &shell).await?,
+        let (target, flags, rendered, build) = match cluster {
+            Some(cluster) => {
+                let build = began.elapsed();
+                let flags = Cluster::flags(more);
+                let rendered = Rendered::by(&program, &flags).await?;
+                let cluster = cluster.connect(&project, &rendered, &folder).await?;
+                (Target::Cluster(cluster), flags, rendered, build)
+            }
+            None => {
+                let server = arguments.selection.build_session(&project, &shell)?;
+                let build = began.elapsed();
+                let mut session = Session::begin(&server, &folder, more).await?;
+                let flags = session.flags().to_vec();
+                match start_server(arguments, &mut session, &program, &folder, &shell).await {
+                    Ok(rendered) => (Target::Own(Box::new(session)), flags, rendered, build),
+                    Err(failure) => {
+                        session.end().await;
+                        return Err(failure);
+                    }
+                }
+            }
         };
         let samples = match (&arguments.samples, &arguments.on) {
             (Some(samples), _) => Some(project.folder.join(samples)),
             (None, None) => Some(project.folder.join("samples")),
             (None, Some(_)) => None,
         };
-        let mut sources = Sources::new()?;
-        sources.follow(&project.folder, &program, samples.as_deref())?;
         let mut dev = Self {
             project,
             selection: arguments.selection.clone(),
@@ -169,43 +181,61 @@ impl Development {
             flags,
             shell,
             target,
-            sources,
+            sources: Sources::new()?,
             keys: Keys::listen(),
             operator: None,
             builds: JoinSet::new(),
             build_began: began,
             is_stale: false,
         };
-        dev.target.install(&rendered).await?;
+        match dev.first_start(arguments, &program, &rendered, build).await {
+            Ok(()) => Ok(dev),
+            Err(failure) => {
+                dev.end().await;
+                Err(failure)
+            }
+        }
+    }
+
+    /// Installs the definitions and rights of a program that was built within `build`, and starts it.
+    async fn first_start(
+        &mut self,
+        arguments: &Dev,
+        program: &Path,
+        rendered: &Rendered,
+        build: Duration,
+    ) -> Result<(), Failure> {
+        self.sources.follow(&self.project.folder, program, self.samples.as_deref())?;
+        self.target.install(rendered).await?;
         let definitions = match rendered.definitions.len() {
             1 => "1 definition".to_owned(),
             count => format!("{count} definitions"),
         };
-        let user = dev.target.user();
+        let user = self.target.user();
         let rights = if user.is_empty() { String::new() } else { format!(" and the rights of {user}") };
-        shell.status(
+        self.shell.status(
             "Installed",
             format_args!("{definitions}{rights} (built in {:.1} s)", build.as_secs_f64()),
         );
-        dev.start(&program)?;
-        if let Some(page) = dev.target.publish(&dev.flags)? {
-            shell.status("Explain", &page);
+        self.start(program)?;
+        if let Some(page) = self.target.publish().await? {
+            self.shell.status("Explain", &page);
             if arguments.open {
-                browser::open(&page, &shell);
+                browser::open(&page, &self.shell);
             }
         }
-        dev.apply_samples().await?;
-        if dev.keys.is_some() {
-            shell.note("Keys", Key::HELP);
+        self.apply_samples().await?;
+        if self.keys.is_some() {
+            self.shell.note("Keys", Key::HELP);
         }
-        Ok(dev)
+        Ok(())
     }
 
     /// Handles events, until the user quits.
     async fn serve(&mut self) -> Result<(), Failure> {
         loop {
             match self.next().await {
-                Event::Line(line) => self.shell.result(format_args!("    {line}")),
+                Event::Line(line) => self.shell.result(line?),
                 Event::Changed(changed) => {
                     if changed.samples {
                         self.report(Self::apply_samples).await;
@@ -303,7 +333,7 @@ impl Development {
     async fn replace(&mut self, built: Result<PathBuf, Failure>) -> Result<(), Failure> {
         let program = built?;
         let build = self.build_began.elapsed();
-        let rendered = rendered_by(&program, &self.flags).await?;
+        let rendered = Rendered::by(&program, &self.flags).await?;
         self.sources.follow(&self.project.folder, &program, self.samples.as_deref())?;
         // Before the old operator stops: it goes on if the new definitions or rights are refused.
         self.target.install(&rendered).await?;
@@ -323,7 +353,7 @@ impl Development {
 
     fn start(&mut self, program: &Path) -> Result<(), Failure> {
         let kubeconfig = self.target.operator_kubeconfig();
-        self.operator = Some(Running::start(program, &self.project.folder, &kubeconfig, self.flags.words())?);
+        self.operator = Some(Running::start(program, &self.project.folder, &kubeconfig, &self.flags)?);
         Ok(())
     }
 
@@ -345,45 +375,36 @@ impl Development {
         }
     }
 
-    /// Stops the operator.
-    async fn end(&mut self) {
-        if let Some(operator) = self.operator.take() {
+    /// Stops the operator, then the API server.
+    async fn end(self) {
+        if let Some(operator) = self.operator {
             operator.stop().await;
         }
+        self.target.end().await;
     }
-}
-
-/// Asks a program for its definitions and rights.
-async fn rendered_by(program: &Path, flags: &SessionFlags) -> Result<Rendered, Failure> {
-    let ask = async |arguments: Vec<String>| process::answer(program, &arguments).await;
-    Rendered::by(ask, flags.words()).await.map_err(Failure::new)
 }
 
 fn objects(count: usize) -> String {
     if count == 1 { "1 object".to_owned() } else { format!("{count} objects") }
 }
 
-/// Starts an API server on loopback, with the objects of the previous session unless `--reset` deletes them.
-async fn own_server(
+/// Asks the operator for its definitions and rights, and starts the API server, with the objects of the previous session unless `--reset`
+/// deletes them.
+async fn start_server(
     arguments: &Dev,
-    rendered: &Rendered,
-    flags: &SessionFlags,
+    session: &mut Session,
+    program: &Path,
     folder: &Path,
     shell: &Shell,
-) -> Result<Target, Failure> {
-    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, arguments.port));
-    let options = SessionOptions::new(folder)
-        .services(rendered.services.iter().cloned())
-        .webhook_address(flags.webhooks())
-        .address(address);
-    let previous = if arguments.reset { PreviousObjects::Delete } else { PreviousObjects::Restore };
-    let options = options.keep_objects(previous);
-    let (session, progress) = Session::start(options).await.map_err(|error| not_started(&error))?;
-    let before = session.count(&rendered.definitions).await.map_err(failed)?;
-    let kubeconfig = write::relative(&session.kubeconfig(), here().as_deref().unwrap_or(folder));
+) -> Result<Rendered, Failure> {
+    let rendered = Rendered::by(program, session.flags()).await?;
+    let previous = if arguments.reset { "delete" } else { "restore" };
+    let started = session.start(folder, arguments.port, previous, &rendered).await?;
+    let kubeconfig = write::relative(&started.kubeconfig, here().as_deref().unwrap_or(folder));
+    let before = started.objects;
     let kept = if before > 0 { format!(", {} from before", objects(before)) } else { String::new() };
-    shell.status("API server", format_args!("{}{kept}   export KUBECONFIG={kubeconfig}", session.url()));
-    Ok(Target::Own(Box::new((session, progress))))
+    shell.status("API server", format_args!("{}{kept}   export KUBECONFIG={kubeconfig}", started.url));
+    Ok(rendered)
 }
 
 /// Checks that no other program uses the port, before the operator is built. 0 is any free port.
@@ -392,18 +413,6 @@ fn check_port(port: u16) -> Result<(), Failure> {
     match TcpListener::bind(address) {
         Ok(_) => Ok(()),
         Err(error) => Err(Failure::new(format!("cannot listen on {address}: {error}")).hint(PORT_IN_USE)),
-    }
-}
-
-/// The failure for a server that does not start, with the cure.
-fn not_started(error: &DevError) -> Failure {
-    let failure = Failure::new(error.to_string());
-    match error {
-        DevError::Listen(_) => failure.hint(PORT_IN_USE),
-        DevError::DataFile(_) => {
-            failure.hint("end the other session of this project, or begin with an empty server: --reset")
-        }
-        _ => failure,
     }
 }
 

@@ -22,10 +22,7 @@ use self::{
     shapes::{Controller, ObjectAnswer, Overview, Request},
     text::Answer,
 };
-use crate::{browser, failure::Failure, project::PackageSelection, shell::Shell};
-
-/// Schema of the answer in JSON, which is that of the operator's program.
-const SCHEMA: &str = "operator/v1";
+use crate::{ask::SCHEMA, browser, failure::Failure, project::PackageSelection, shell::Shell};
 
 /// Arguments of `cargo operator explain`.
 #[derive(Debug, Clone, Args)]
@@ -72,9 +69,7 @@ struct Wanted {
 /// No operator runs or answers, it does not reconcile the kind, or it knows no such object.
 pub fn run(arguments: &Explain, here: &Path, shell: &Shell) -> Result<(), Failure> {
     let wanted = wanted(&arguments.object, &arguments.namespace)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Failure::new(format!("cannot start: {error}")))?;
-    runtime.block_on(async {
+    block_on(async {
         let place = Place::find(&arguments.place, &arguments.package, here, shell).await?;
         let api = OperatorApi::new(&place)?;
         if arguments.open {
@@ -91,6 +86,15 @@ pub fn run(arguments: &Explain, here: &Path, shell: &Shell) -> Result<(), Failur
         }
         unknown.map_or(Ok(()), Err)
     })
+}
+
+/// Carries out a command. When it ends, also by Ctrl-C, it does not wait for an open request.
+fn block_on(command: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::new(format!("cannot start: {error}")))?;
+    let result = runtime.block_on(command);
+    runtime.shutdown_background();
+    result
 }
 
 impl Format {

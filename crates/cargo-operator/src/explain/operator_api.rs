@@ -1,15 +1,17 @@
 //! Requests to the JSON API of an operator.
 
-use std::{fmt, time::Duration};
+use std::{error::Error, fmt};
 
 use http::{
     Method, Request, StatusCode, Uri,
     header::{AUTHORIZATION, HeaderValue},
 };
-use http_body_util::BodyExt;
-use kube::client::Body;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::de::DeserializeOwned;
+use ureq::{
+    Agent,
+    tls::{RootCerts, TlsConfig},
+};
 
 use super::{Place, TIMEOUT};
 use crate::failure::Failure;
@@ -20,10 +22,15 @@ const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'
 /// Longest message of the operator that is quoted.
 const LONGEST: usize = 300;
 
+/// Largest answer. That about an object has some KiB.
+const MAX_BYTES: u64 = 64 << 20;
+
 /// A client of one operator.
 #[derive(Clone)]
 pub(crate) struct OperatorApi {
-    client: kube::Client,
+    agent: Agent,
+    /// Scheme, host and port.
+    address: String,
     authorization: Option<HeaderValue>,
 }
 
@@ -44,18 +51,27 @@ impl OperatorApi {
     pub(crate) fn new(place: &Place) -> Result<Self, Failure> {
         let unusable =
             |error: &dyn fmt::Display| Failure::usage(format!("{} cannot be used: {error}", place.address));
-        let uri: Uri = place.address.parse().map_err(|error| unusable(&error))?;
-        let mut config = kube::Config::new(uri);
-        config.accept_invalid_certs = place.accepts_any_certificate;
-        config.connect_timeout = Some(TIMEOUT);
-        config.read_timeout = Some(TIMEOUT);
-        let client = kube::Client::try_from(config).map_err(|error| unusable(&error))?;
+        place.address.parse::<Uri>().map_err(|error| unusable(&error))?;
+        // Fails only if an earlier client has set it.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let certificates = TlsConfig::builder()
+            .root_certs(RootCerts::PlatformVerifier)
+            .disable_verification(place.accepts_any_certificate);
+        let agent = Agent::config_builder()
+            .tls_config(certificates.build())
+            .user_agent(concat!("cargo-operator/", env!("CARGO_PKG_VERSION")))
+            .timeout_global(Some(TIMEOUT))
+            .http_status_as_error(false)
+            // The token is for this address alone.
+            .max_redirects(0)
+            .proxy(None)
+            .build();
         let authorization =
             place.token.as_ref().map(|token| HeaderValue::try_from(format!("Bearer {token}")));
         let authorization = authorization
             .transpose()
             .map_err(|_| Failure::usage("the bearer token contains characters that a token cannot have"))?;
-        Ok(Self { client, authorization })
+        Ok(Self { agent: agent.into(), address: place.address.clone(), authorization })
     }
 
     /// Requests a path below `/explain/v1`.
@@ -85,14 +101,17 @@ impl OperatorApi {
         let path: Vec<String> = path.iter().map(|part| encoded(part)).collect();
         let query: Vec<String> =
             query.iter().map(|(name, value)| format!("{name}={}", encoded(value))).collect();
-        let path = format!("/explain/v1/{}?{}", path.join("/"), query.join("&"));
+        let uri = format!("{}/explain/v1/{}?{}", self.address, path.join("/"), query.join("&"));
         let unknown = |error: &dyn fmt::Display| ApiError::Unknown(error.to_string());
-        let request = Request::builder().method(method).uri(path.trim_end_matches('?'));
-        let mut request = request.body(Body::empty()).map_err(|error| unknown(&error))?;
+        let request = Request::builder().method(method).uri(uri.trim_end_matches('?'));
+        let mut request = request.body(()).map_err(|error| unknown(&error))?;
         if let Some(authorization) = &self.authorization {
             request.headers_mut().insert(AUTHORIZATION, authorization.clone());
         }
-        let (status, body) = self.send(request, TIMEOUT).await?;
+        let agent = self.agent.clone();
+        // The client blocks its thread, for as long as TIMEOUT.
+        let answer = tokio::task::spawn_blocking(move || send(&agent, request));
+        let (status, body) = answer.await.map_err(|error| unknown(&error))??;
         if status.is_success() {
             return serde_json::from_slice(&body).map_err(|error| unknown(&error));
         }
@@ -103,25 +122,19 @@ impl OperatorApi {
             _ => ApiError::Unknown(format!("code {}: {message}", status.as_u16())),
         })
     }
+}
 
-    async fn send(
-        &self,
-        request: Request<Body>,
-        within: Duration,
-    ) -> Result<(StatusCode, Vec<u8>), ApiError> {
-        let answer = async {
-            let response =
-                self.client.send(request).await.map_err(|error| ApiError::Unreachable(root(&error)))?;
-            let status = response.status();
-            let body = response.into_body().collect().await;
-            let body = body.map_err(|error| ApiError::Unreachable(root(&error)))?;
-            Ok((status, body.to_bytes().to_vec()))
-        };
-        let answer = tokio::time::timeout(within, answer).await;
-        answer.unwrap_or_else(|_| {
-            Err(ApiError::Unreachable(format!("no answer within {} s", within.as_secs())))
-        })
-    }
+/// Sends a request, and reads the whole answer.
+fn send(agent: &Agent, request: Request<()>) -> Result<(StatusCode, Vec<u8>), ApiError> {
+    let answer = agent.run(request).and_then(|mut response| {
+        let body = response.body_mut().with_config().limit(MAX_BYTES).read_to_vec()?;
+        Ok((response.status(), body))
+    });
+    answer.map_err(|error| match error {
+        ureq::Error::Timeout(_) => ApiError::Unreachable(format!("no answer within {} s", TIMEOUT.as_secs())),
+        ureq::Error::Io(error) => ApiError::Unreachable(root(&error)),
+        error => ApiError::Unreachable(root(&error)),
+    })
 }
 
 /// A part of a path.
@@ -130,7 +143,7 @@ pub(crate) fn encoded(part: &str) -> String {
 }
 
 /// The innermost cause of an error: `Connection refused (os error 111)`.
-fn root(error: &(dyn std::error::Error + 'static)) -> String {
+fn root(error: &(dyn Error + 'static)) -> String {
     let mut cause = error;
     while let Some(source) = cause.source() {
         cause = source;

@@ -8,8 +8,9 @@ use std::{
 use clap::Args;
 use serde::Deserialize;
 
-use super::{SCHEMA, operator_api::ApiError, token_of};
+use super::{operator_api::ApiError, token_of};
 use crate::{
+    ask::SCHEMA,
     failure::Failure,
     kubectl::{self, Deployment, Forwarded},
     project::PackageSelection,

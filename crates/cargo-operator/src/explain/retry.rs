@@ -4,7 +4,7 @@ use std::path::Path;
 
 use clap::Args;
 
-use super::{ApiError, OperatorApi, Place, Request, answer, place, wanted};
+use super::{ApiError, OperatorApi, Place, Request, answer, block_on, place, wanted};
 use crate::{failure::Failure, project::PackageSelection, shell::Shell};
 
 /// Arguments of `cargo operator retry`.
@@ -29,9 +29,7 @@ pub(crate) struct Retry {
 /// No operator runs or answers, it knows no such object, or the user lacks the right.
 pub(crate) fn run(arguments: &Retry, here: &Path, shell: &Shell) -> Result<(), Failure> {
     let Some(wanted) = wanted(&arguments.object, &arguments.namespace)? else { return Ok(()) };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Failure::new(format!("cannot start: {error}")))?;
-    runtime.block_on(async {
+    block_on(async {
         let place = Place::find(&arguments.place, &arguments.package, here, shell).await?;
         let api = OperatorApi::new(&place)?;
         let found = answer(&api, Some(&wanted)).await.map_err(|error| place.failure(error))?;

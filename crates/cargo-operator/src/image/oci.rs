@@ -123,10 +123,21 @@ fn digest(bytes: &[u8]) -> String {
     format!("sha256:{hex}")
 }
 
-/// RFC 3339.
+/// RFC 3339, in UTC. The date is that of the Gregorian calendar, by the algorithm of
+/// <https://howardhinnant.github.io/date_algorithms.html#civil_from_days>.
 fn time(seconds: u32) -> String {
-    let time = k8s_openapi::jiff::Timestamp::from_second(seconds.into());
-    time.unwrap_or(k8s_openapi::jiff::Timestamp::UNIX_EPOCH).to_string()
+    let (days, second) = (seconds / 86_400, seconds % 86_400);
+    // Years begin in March here, so that a leap day is the last day of a year; and an era of 400 years has 146,097 days.
+    let days = days + 719_468;
+    let (era, day) = (days / 146_097, days % 146_097);
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    let year = era * 400 + year + u32::from(month < 3);
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }
 
 #[cfg(test)]
@@ -211,6 +222,36 @@ mod tests {
             })
             .collect();
         assert_eq!(platforms, ["amd64", "arm64"]);
+    }
+
+    #[test]
+    fn times_are_those_of_the_calendar() {
+        for (seconds, expected) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (59, "1970-01-01T00:00:59Z"),
+            (68_169_599, "1972-02-28T23:59:59Z"),
+            (68_169_600, "1972-02-29T00:00:00Z"),
+            (68_256_000, "1972-03-01T00:00:00Z"),
+            (951_782_400, "2000-02-29T00:00:00Z"),
+            (978_307_199, "2000-12-31T23:59:59Z"),
+            (1_700_000_000, "2023-11-14T22:13:20Z"),
+            (4_107_542_400, "2100-03-01T00:00:00Z"),
+            (u32::MAX, "2106-02-07T06:28:15Z"),
+        ] {
+            assert_eq!(time(seconds), expected);
+        }
+        // Each day follows the day before.
+        let mut before = time(0);
+        for day in 1..=u32::MAX / 86_400 {
+            let next = time(day * 86_400);
+            let number = |text: &str| text[8..10].parse::<u32>().expect("a day");
+            let follows = match number(&next) {
+                1 => (28..=31).contains(&number(&before)) && next[..7] > before[..7],
+                number_of_next => number_of_next == number(&before) + 1 && next[..7] == before[..7],
+            };
+            assert!(follows, "{before} {next}");
+            before = next;
+        }
     }
 
     #[test]

@@ -10,6 +10,7 @@
 //! | a kubeconfig of production | `dev::a_taken_port_and_an_unknown_cluster_are_refused`, `dev::cluster::tests` |
 //! | a port in use | `dev::a_taken_port_and_an_unknown_cluster_are_refused` |
 //! | unknown options and values, samples that do not exist | `wrong_arguments_are_named_before_anything_is_built` |
+//! | a project without a session for `dev`, or with one of another version | `a_program_that_is_no_operator_is_named_and_finds_no_cluster` |
 //! | a compile error during `dev` | `dev::the_operator_follows_its_sources` |
 //! | a cluster that goes away | `explain::problems_are_named_with_the_next_step`, `explain::a_watched_answer_is_printed_when_it_changes_and_when_the_operator_answers_again` |
 //! | definitions that cannot be imported | `import::definitions_that_cannot_be_read_are_named_in_one_line_and_nothing_is_written` |
@@ -78,12 +79,33 @@ fn a_program_that_is_no_operator_is_named_and_finds_no_cluster() {
 
     let asked = cargo_operator("rbac", folder.path());
     assert_eq!(answer(&asked), "Ok(\"/no-cluster-while-the-operator-is-asked\")\n", "{}", errors(&asked));
-    let dev = cargo_operator("dev", folder.path());
-    let text = errors(&dev);
-    assert_eq!(dev.status.code(), Some(1), "{text}");
+    let refused = |code, reasons: [&str; 2]| {
+        let dev = cargo_operator("dev", folder.path());
+        let text = errors(&dev);
+        assert_eq!(dev.status.code(), Some(code), "{text}");
+        assert!(reasons.iter().all(|reason| text.contains(reason)), "{text}");
+    };
+    let reason = "error: package plain has no program dev, which holds the API server of the session";
+    refused(2, [reason, "Hint add src/bin/dev.rs, whose main returns kube_envtest::dev::run(…).await"]);
+
+    // A program of this name that is no session finds no cluster either.
+    fs::create_dir(folder.path().join("src/bin")).expect("a folder");
+    let dev = folder.path().join("src/bin/dev.rs");
+    fs::write(&dev, code.replace("println!", "eprintln!")).expect("a file");
+    let reason = "error: the program dev of this project holds no session: it ended (exit status: 0)";
+    refused(1, [reason, "Ok(\"/no-cluster-while-the-operator-is-asked\")"]);
+
+    // A session, and an operator that prints no manifests.
+    let session = r##"fn main() {
+        println!(r#"{{"hello":{{"schema":"operator-session/v1","library":"0.1.0"}}}}"#);
+        for _ in std::io::stdin().lines() {
+            println!(r#"{{"answer":{{"words":[]}}}}"#);
+        }
+    }"##;
+    fs::write(&dev, session).expect("a file");
     let reason = "error: the operator's program printed its manifests in an unknown form: ";
-    assert!(
-        text.contains(reason) && text.contains("its main has to return operator().main().await"),
-        "{text}"
-    );
+    refused(1, [reason, "its main has to return operator().main().await"]);
+    fs::write(&dev, session.replace("session/v1", "session/v9")).expect("a file");
+    let reason = "error: the program dev has sessions of schema operator-session/v9 of kube-envtest 0.1.0, and this is cargo-operator ";
+    refused(1, [reason, "Hint cargo operator upgrade sets the libraries to the versions of this program"]);
 }

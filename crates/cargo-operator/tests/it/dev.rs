@@ -211,6 +211,7 @@ pub(crate) fn the_operator_follows_its_sources(projects: &Projects) {
     session.wait_for("Opened the page of explanations");
     keys.write_all(b"r").expect("a key is pressed");
     session.wait_for("Restarted album (built in ");
+    let server = api_server(&folder);
     while !opened.exists() {
         thread::yield_now();
     }
@@ -227,6 +228,10 @@ pub(crate) fn the_operator_follows_its_sources(projects: &Projects) {
     session.wait_for("Changed src/album/controller.rs");
     session.wait_for("Restarted album");
     session.wait_for("album default/sample  Ready");
+
+    // A build of the program that holds the API server does not disturb it.
+    projects.succeed("build --offline -p album --bin dev");
+    assert_eq!(api_server(&folder), server);
 
     // A compile error does not stop the operator, and neither do changes of samples.
     edit(&controller, "the ConfigMap is there", "the \"ConfigMap\" is there");
@@ -256,9 +261,41 @@ pub(crate) fn the_operator_follows_its_sources(projects: &Projects) {
     let status = session.child.wait().expect("it ends");
     assert!(status.success(), "{status}: {}", session.seen.join("\n"));
 
-    // A session that is killed leaves no operator behind, which would hold the other end of the output.
-    let mut killed = Session::start(projects.operator_command("dev", "album"));
-    killed.wait_for("Applied 2 objects from samples");
-    killed.child.kill().expect("it is killed");
-    killed.wait_for_end();
+    assert!(!is_running(server), "its API server has ended");
+    assert!(!folder.join("target/operator/session.json").exists());
+
+    // A session that is killed leaves neither an operator nor an API server behind, which would hold the other end of the output. The next
+    // session has its objects.
+    for _ in 0..2 {
+        let mut killed = Session::start(projects.operator_command("dev", "album"));
+        killed.wait_for(", 2 objects from before   export KUBECONFIG=");
+        killed.wait_for("Applied 2 objects from samples");
+        killed.child.kill().expect("it is killed");
+        killed.wait_for_end();
+    }
+
+    // A session whose API server has ended ends.
+    let mut session = Session::start(projects.operator_command("dev", "album"));
+    session.wait_for("Applied 2 objects from samples");
+    kill_process(api_server(&folder), Signal::KILL).expect("the signal is sent");
+    session.wait_for("error: the API server of the session ended (signal: 9 (SIGKILL))");
+    session.wait_for("Hint start cargo operator dev again: the objects are kept");
+    session.wait_for_end();
+    assert_eq!(session.child.wait().expect("it ends").code(), Some(1));
+}
+
+/// The process that holds the API server of a project's session.
+#[track_caller]
+fn api_server(folder: &Path) -> Pid {
+    let program = folder.join("target/operator/dev").canonicalize().expect("a copy of the program");
+    let processes = fs::read_dir("/proc").expect("processes").flatten();
+    let mut found =
+        processes.filter(|process| fs::read_link(process.path().join("exe")).is_ok_and(|exe| exe == program));
+    let process = found.next().expect("a process runs it");
+    Pid::from_raw(process.file_name().to_str().and_then(|name| name.parse().ok()).expect("a number"))
+        .expect("a process")
+}
+
+fn is_running(process: Pid) -> bool {
+    Path::new("/proc").join(process.as_raw_nonzero().to_string()).join("exe").read_link().is_ok()
 }

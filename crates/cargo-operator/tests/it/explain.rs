@@ -115,7 +115,7 @@ fn problems_are_named_with_the_next_step() {
         ("", 1, "no operator of this project runs here", "run cargo operator dev in another terminal"),
         ("album", 2, "album names no object", "give kind and name"),
         ("--address nonsense", 2, "nonsense is not the address of an operator", "give scheme, host and port"),
-        (&format!("--address http://{gone}"), 1, "does not answer: ", "check that http://"),
+        (&format!("--address http://{gone}"), 1, "does not answer: Connection refused", "check that http://"),
         (
             "--context production",
             2,

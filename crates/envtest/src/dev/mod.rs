@@ -1,25 +1,26 @@
 //! Development of an operator: an API server on loopback, sample objects, and a line for each burst of changes.
 //!
-//! The program `dev` of a project that `cargo operator new` made is a call of [`run`]. `cargo operator dev` holds a [`Session`], and
+//! The program `dev` of a project that `cargo operator new` made is a call of [`run`]. `cargo operator dev` starts the same program with
+//! the variable `OPERATOR_SESSION`: then [`run`] holds a [`Session`] and carries out requests on its standard input, and `cargo operator`
 //! builds and restarts the operator while the session lasts.
 //!
 //! No other cluster is reached: neither `$KUBECONFIG` nor `~/.kube/config` is read.
 
 mod apply;
 mod change_lines;
+mod driven_session;
 mod program;
 mod progress;
 mod session;
+mod session_protocol;
 
 use std::{io, path::PathBuf};
 
-#[cfg(feature = "persistence")]
-pub use self::session::PreviousObjects;
 pub use self::{
     apply::ApplyError,
     program::{Rendered, SessionFlags, run},
     progress::Progress,
-    session::{Session, SessionOptions},
+    session::{PreviousObjects, Session, SessionOptions},
 };
 use crate::CrdError;
 
@@ -31,7 +32,6 @@ pub enum DevError {
     #[error(transparent)]
     Listen(#[from] kube_apiserver_embedded::ListenError),
     /// The file with the objects of the previous session cannot be used.
-    #[cfg(feature = "persistence")]
     #[error(transparent)]
     DataFile(#[from] kube_apiserver_embedded::DataFileError),
     /// The API server rejected a definition.

@@ -12,7 +12,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{DevError, Progress, Session, SessionOptions, session::DEFAULT_WEBHOOKS};
+use super::{DevError, Progress, Session, SessionOptions, driven_session, session::DEFAULT_WEBHOOKS};
 
 /// Schema of the program's answers in JSON.
 pub(super) const SCHEMA: &str = "operator/v1";
@@ -36,11 +36,17 @@ pub(super) const SCHEMA: &str = "operator/v1";
 /// grant it, and no others. The kubeconfig for kubectl is `target/operator/kubeconfig`. The printed address of the page of explanations
 /// contains a token for it.
 ///
+/// If `cargo operator dev` starts this process, the server is that of its session: `program` is not called, because the operator runs in
+/// a process of its own, and standard input and output carry requests and answers.
+///
 /// The exit code is 1 if a file cannot be read or written, the server rejects a definition or sample, or the operator fails.
 pub async fn run<T: Display, E: Display>(
     samples: impl AsRef<Path>,
     program: impl AsyncFn(Vec<String>) -> Result<T, E>,
 ) -> ExitCode {
+    if let Some(schema) = std::env::var_os(driven_session::VARIABLE) {
+        return driven_session::run(&schema.to_string_lossy()).await;
+    }
     let arguments = std::env::args().skip(1).collect();
     match run_with(samples.as_ref(), program, arguments).await {
         Ok(()) => ExitCode::SUCCESS,

@@ -21,9 +21,9 @@ use kube::{
     api::{DeleteParams, ListParams, PostParams},
     core::{ApiResource, DynamicObject, GroupVersionKind},
 };
-#[cfg(feature = "persistence")]
-use kube_apiserver_embedded::DataFile;
-use kube_apiserver_embedded::{ApiServer, ListenOptions, Listener, Options, Profile, Tokens, UserInfo};
+use kube_apiserver_embedded::{
+    ApiServer, DataFile, ListenOptions, Listener, Options, Profile, Tokens, UserInfo,
+};
 use serde_json::{Value, json};
 
 use super::{
@@ -47,7 +47,6 @@ const READER: &str = "explain-reader";
 const TOKEN_SECONDS: i64 = 7 * 24 * 3600;
 
 /// Treatment of the objects that a previous session stored.
-#[cfg(feature = "persistence")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PreviousObjects {
     /// The session begins with these objects.
@@ -64,7 +63,6 @@ pub struct SessionOptions {
     services: Vec<(String, String)>,
     webhook_address: SocketAddr,
     address: SocketAddr,
-    #[cfg(feature = "persistence")]
     previous_objects: Option<PreviousObjects>,
 }
 
@@ -76,7 +74,6 @@ impl SessionOptions {
             services: Vec::new(),
             webhook_address: DEFAULT_WEBHOOKS,
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
-            #[cfg(feature = "persistence")]
             previous_objects: None,
         }
     }
@@ -102,7 +99,6 @@ impl SessionOptions {
 
     /// Keeps the objects in a file of the folder, for the next session. `previous` decides about the objects that the file already has.
     /// Default: objects are not kept.
-    #[cfg(feature = "persistence")]
     pub fn keep_objects(mut self, previous: PreviousObjects) -> Self {
         self.previous_objects = Some(previous);
         self
@@ -341,7 +337,6 @@ fn server_options(session: &SessionOptions, reader_token: &str) -> Result<Option
 }
 
 /// Starts the server, with the objects of the previous session if the options restore them.
-#[cfg(feature = "persistence")]
 fn start_server(server: Options, options: &SessionOptions) -> Result<ApiServer, DevError> {
     let Some(previous) = options.previous_objects else { return Ok(ApiServer::start(server)) };
     let path = options.folder.join("objects.redb");
@@ -354,12 +349,6 @@ fn start_server(server: Options, options: &SessionOptions) -> Result<ApiServer, 
         }
     }
     Ok(ApiServer::open(server, &DataFile::new(path))?)
-}
-
-#[cfg(not(feature = "persistence"))]
-#[expect(clippy::unnecessary_wraps, reason = "the file of the other variant can be unreadable")]
-fn start_server(server: Options, _: &SessionOptions) -> Result<ApiServer, DevError> {
-    Ok(ApiServer::start(server))
 }
 
 /// A token of 24 random bytes.

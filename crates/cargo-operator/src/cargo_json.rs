@@ -1,0 +1,129 @@
+//! Cargo's answers in JSON, as far as this program reads them.
+
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use serde_json::Value;
+
+/// Answer of `cargo metadata --no-deps`: the members of a workspace.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub(crate) struct Metadata {
+    pub(crate) packages: Vec<Package>,
+    pub(crate) workspace_root: PathBuf,
+}
+
+/// A member of a workspace.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub(crate) struct Package {
+    pub(crate) name: String,
+    pub(crate) version: String,
+    pub(crate) manifest_path: PathBuf,
+    pub(crate) targets: Vec<BuildTarget>,
+    /// `[package.metadata]`; null without it.
+    #[serde(default)]
+    pub(crate) metadata: Value,
+}
+
+/// A library, program, test or example.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub(crate) struct BuildTarget {
+    pub(crate) name: String,
+    kind: Vec<String>,
+    pub(crate) src_path: PathBuf,
+    #[serde(default, rename = "required-features")]
+    pub(crate) required_features: Vec<String>,
+}
+
+/// Message of `cargo build --message-format=json` about a result. All other messages lack these fields.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+struct Artifact {
+    target: BuildTarget,
+    executable: Option<PathBuf>,
+}
+
+impl Metadata {
+    /// Reads the answer, which is a line of its own.
+    pub(crate) fn parse(answer: &[u8]) -> Result<Self, String> {
+        let mut lines = answer.split(|byte| *byte == b'\n');
+        let line = lines.find(|line| line.starts_with(b"{")).ok_or("it printed no JSON")?;
+        serde_json::from_slice(line).map_err(|error| error.to_string())
+    }
+}
+
+impl Package {
+    /// Folder of the package.
+    pub(crate) fn folder(&self) -> &Path {
+        self.manifest_path.parent().unwrap_or(Path::new(""))
+    }
+}
+
+impl BuildTarget {
+    pub(crate) fn is_lib(&self) -> bool {
+        self.kind.iter().any(|kind| kind == "lib")
+    }
+
+    pub(crate) fn is_bin(&self) -> bool {
+        self.kind.iter().any(|kind| kind == "bin")
+    }
+}
+
+/// Path of the program with this name that a build made, from its messages.
+pub(crate) fn program(messages: &[u8], name: &str) -> Option<PathBuf> {
+    let lines = messages.split(|byte| *byte == b'\n');
+    let artifacts = lines.filter_map(|line| serde_json::from_slice::<Artifact>(line).ok());
+    artifacts
+        .filter(|artifact| artifact.target.name == name)
+        .filter_map(|artifact| artifact.executable)
+        .next_back()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members_and_their_targets_are_read() {
+        let answer = br#"a line of a wrapper
+{"packages":[{"name":"album","version":"0.1.0","id":"path+file:///p#album@0.1.0","license":null,"manifest_path":"/p/Cargo.toml","metadata":null,
+"targets":[]}]}"#;
+        assert!(Metadata::parse(answer).is_err_and(|reason| reason.contains("EOF")), "one line is read");
+        let answer = String::from_utf8_lossy(answer).replace("null,\n", "null,").replace(
+            "\"targets\":[]}]",
+            "\"targets\":[{\"kind\":[\"lib\"],\"crate_types\":[\"lib\"],\"name\":\"album\",\"src_path\":\"/p/src/lib.rs\"},\
+             {\"kind\":[\"bin\"],\"name\":\"dev\",\"src_path\":\"/p/src/bin/dev.rs\",\"required-features\":[\"dev\"]}]}],\
+             \"workspace_root\":\"/p\"",
+        );
+        let metadata = Metadata::parse(answer.as_bytes()).expect("metadata");
+        assert_eq!(metadata.workspace_root, Path::new("/p"));
+        let [package] = &metadata.packages[..] else { panic!("one package") };
+        assert_eq!(
+            (&*package.name, &*package.version, package.folder()),
+            ("album", "0.1.0", Path::new("/p"))
+        );
+        assert_eq!(package.metadata, Value::Null);
+        let [library, dev] = &package.targets[..] else { panic!("two targets") };
+        assert!(library.is_lib() && !library.is_bin() && library.required_features.is_empty());
+        assert!(dev.is_bin() && !dev.is_lib());
+        assert_eq!(dev.required_features, ["dev"]);
+        for (answer, reason) in
+            [("", "it printed no JSON"), ("{}", "missing field"), ("{\"packages\":", "EOF")]
+        {
+            assert!(
+                Metadata::parse(answer.as_bytes()).is_err_and(|error| error.contains(reason)),
+                "{answer}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_program_is_the_last_artifact_with_its_name() {
+        let messages = br#"{"reason":"compiler-artifact","target":{"kind":["lib"],"name":"dev","src_path":"/p/src/lib.rs"},"executable":null}
+{"reason":"compiler-artifact","target":{"kind":["bin"],"name":"other","src_path":"/p/src/main.rs"},"executable":"/t/debug/other"}
+{"reason":"compiler-artifact","target":{"kind":["bin"],"name":"dev","src_path":"/p/src/bin/dev.rs"},"executable":"/t/debug/dev"}
+not a message
+{"reason":"build-finished","success":true}
+"#;
+        assert_eq!(program(messages, "dev"), Some("/t/debug/dev".into()));
+        assert_eq!(program(messages, "album"), None);
+    }
+}

@@ -1,0 +1,515 @@
+//! The API server of a session: the project's program `dev`, which `kube_envtest::dev::run` makes a server that carries out requests.
+//!
+//! Requests and messages are lines of JSON. Their forms are in `kube-envtest`, `dev/session_protocol.rs`.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    process::Stdio,
+};
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
+    process::{Child, ChildStdin, Command},
+    sync::mpsc::{self, Receiver, Sender},
+    task::JoinSet,
+    time::{Duration, timeout},
+};
+
+use super::rendered::Rendered;
+use crate::{ask, failure::Failure};
+
+/// Schema of the messages that this program reads and writes.
+const SCHEMA: &str = "operator-session/v1";
+
+/// Variable of the environment that asks the program for a session.
+const VARIABLE: &str = "OPERATOR_SESSION";
+
+/// Time within which the program says that it has a session. It takes milliseconds. Another program may run forever.
+const HELLO: Duration = Duration::from_secs(10);
+
+/// Time within which the program ends after its input.
+const END: Duration = Duration::from_secs(5);
+
+/// Longest message. A longer line is printed in parts, as output of the user's program.
+const MAX_MESSAGE: u64 = 1 << 20;
+
+/// Lines about objects that wait to be printed. Beyond it they are counted and left out.
+const WAITING_LINES: usize = 1024;
+
+/// Hint for a port that is in use.
+pub(super) const PORT_IN_USE: &str =
+    "another program uses the port: choose one with --port, or leave that out";
+
+/// A running session. Its process ends when this is dropped, because that closes its input.
+#[derive(Debug)]
+pub(super) struct Session {
+    child: Child,
+    input: ChildStdin,
+    /// Answers and errors. One request is sent at a time.
+    replies: Receiver<Message>,
+    /// Lines to print.
+    lines: Receiver<String>,
+    /// Reads the output of the process until that ends.
+    reader: JoinSet<()>,
+    /// Flags with which the operator runs.
+    flags: Vec<String>,
+    operator_kubeconfig: PathBuf,
+    user: String,
+}
+
+/// The API server of a session that has started.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Started {
+    /// Address of the API server.
+    pub(super) url: String,
+    /// Objects that the previous session has left.
+    pub(super) objects: usize,
+    /// Path of the administrator's kubeconfig.
+    pub(super) kubeconfig: PathBuf,
+    operator_kubeconfig: PathBuf,
+}
+
+/// A message of the program.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+enum Message {
+    Hello {
+        schema: String,
+        #[serde(default)]
+        library: String,
+    },
+    Line(String),
+    Answer(Value),
+    Error {
+        kind: String,
+        message: String,
+    },
+}
+
+#[derive(Deserialize)]
+struct Flags {
+    words: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Installed {
+    user: String,
+}
+
+#[derive(Deserialize)]
+struct Applied {
+    applied: usize,
+}
+
+#[derive(Deserialize)]
+struct Published {
+    page: Option<String>,
+}
+
+impl Session {
+    /// Starts a copy of `program` in `folder`, so that builds do not disturb it, and checks that it has sessions that this program
+    /// understands. `more` are flags of the user for the operator.
+    pub(super) async fn begin(program: &Path, folder: &Path, more: &[String]) -> Result<Self, Failure> {
+        let copy = copy_into(folder, program)
+            .map_err(|error| Failure::new(format!("cannot copy {}: {error}", program.display())))?;
+        // A program without sessions would run the operator: it finds no cluster.
+        let mut command = Command::from(ask::offline(&copy));
+        command.env(VARIABLE, SCHEMA).stdin(Stdio::piped()).stdout(Stdio::piped());
+        // Ctrl-C is for this process, which lets the operator finish before it ends the session.
+        #[cfg(unix)]
+        command.process_group(0);
+        let mut child = command
+            .spawn()
+            .map_err(|error| Failure::new(format!("cannot run {}: {error}", copy.display())))?;
+        let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err(Failure::new(format!("{} has no input and output", copy.display())));
+        };
+        let (reply, replies) = mpsc::channel(1);
+        let (line, lines) = mpsc::channel(WAITING_LINES);
+        let mut reader = JoinSet::new();
+        reader.spawn(read(BufReader::new(output), reply, line));
+        let (flags, operator_kubeconfig, user) = (Vec::new(), PathBuf::new(), String::new());
+        let mut session = Self { child, input, replies, lines, reader, flags, operator_kubeconfig, user };
+        if let Err(failure) = session.greet(HELLO).await {
+            session.kill().await;
+            return Err(failure);
+        }
+        let Flags { words } = session.request(&json!({ "request": "flags", "more": more })).await?;
+        session.flags = words;
+        Ok(session)
+    }
+
+    /// Waits for the first message, and checks its schema.
+    async fn greet(&mut self, within: Duration) -> Result<(), Failure> {
+        let other = |reason: &str| {
+            Failure::new(format!("the program dev of this project holds no session: {reason}")).hint(
+                "its main has to return kube_envtest::dev::run(…).await, as in a new project; \
+                 if its kube-envtest is older than this program: cargo operator upgrade",
+            )
+        };
+        match timeout(within, self.replies.recv()).await {
+            Ok(Some(Message::Hello { schema, library })) => check_schema(&schema, &library),
+            Ok(Some(_)) => Err(other("its first message is no greeting")),
+            Ok(None) => {
+                let status = self.child.wait().await;
+                let status = status.map_or_else(|error| error.to_string(), |status| status.to_string());
+                Err(other(&format!("it ended ({status})")))
+            }
+            Err(_) => Err(other(&match self.lines.try_recv() {
+                Ok(line) => format!("it printed {:?}", line.trim()),
+                Err(_) => format!("it printed nothing within {} s", within.as_secs()),
+            })),
+        }
+    }
+
+    /// Starts the API server, with its files in `folder`.
+    pub(super) async fn start(
+        &mut self,
+        folder: &Path,
+        port: u16,
+        previous: &str,
+        rendered: &Rendered,
+    ) -> Result<Started, Failure> {
+        let started: Started = self
+            .request(&json!({
+                "request": "start", "folder": text(folder)?, "port": port, "previous": previous,
+                "services": rendered.services, "definitions": rendered.definitions,
+            }))
+            .await?;
+        self.operator_kubeconfig.clone_from(&started.operator_kubeconfig);
+        Ok(started)
+    }
+
+    /// Installs definitions, and gives the operator exactly the rendered rights.
+    pub(super) async fn install(&mut self, rendered: &Rendered) -> Result<(), Failure> {
+        let Rendered { definitions, rights, .. } = rendered;
+        let request = json!({ "request": "install", "definitions": definitions, "rights": rights });
+        let Installed { user } = self.request(&request).await?;
+        self.user = user;
+        Ok(())
+    }
+
+    /// Applies the objects in a file or folder, and returns their number.
+    pub(super) async fn apply(&mut self, path: &Path) -> Result<usize, Failure> {
+        let Applied { applied } = self.request(&json!({ "request": "apply", "path": text(path)? })).await?;
+        Ok(applied)
+    }
+
+    /// Writes the file by which `explain` finds the operator, and returns the address of its page of explanations.
+    pub(super) async fn publish(&mut self) -> Result<Option<String>, Failure> {
+        let Published { page } = self.request(&json!({ "request": "publish" })).await?;
+        Ok(page)
+    }
+
+    /// Flags with which the operator runs.
+    pub(super) fn flags(&self) -> &[String] {
+        &self.flags
+    }
+
+    /// Kubeconfig with which the operator connects.
+    pub(super) fn operator_kubeconfig(&self) -> &Path {
+        &self.operator_kubeconfig
+    }
+
+    /// User name of the operator.
+    pub(super) fn user(&self) -> &str {
+        &self.user
+    }
+
+    /// Waits for the next line to print; an error if the process has ended.
+    ///
+    /// # Cancellation
+    ///
+    /// Dropping the future loses no line.
+    pub(super) async fn next_line(&mut self) -> Result<String, Failure> {
+        match self.lines.recv().await {
+            Some(line) => Ok(line),
+            None => Err(self.ended().await),
+        }
+    }
+
+    /// Closes the input of the process, and waits until it has ended. Kills it if it still runs after five seconds.
+    pub(super) async fn end(self) {
+        // Until its end the process may print.
+        let Self { mut child, input, reader: _reader, .. } = self;
+        drop(input);
+        if timeout(END, child.wait()).await.is_err() {
+            // Fails only if the process has ended.
+            let _ = child.kill().await;
+        }
+    }
+
+    async fn kill(mut self) {
+        // Fails only if the process has ended.
+        let _ = self.child.kill().await;
+    }
+
+    /// Sends a request and waits for its answer.
+    async fn request<T: for<'de> Deserialize<'de>>(&mut self, request: &Value) -> Result<T, Failure> {
+        let line = format!("{request}\n");
+        let unknown = |reason: &str| {
+            Failure::new(format!("the API server of the session answered in an unknown form: {reason}"))
+        };
+        // An error means that the process has ended, and there is no reply.
+        let _ = self.input.write_all(line.as_bytes()).await;
+        match self.replies.recv().await {
+            Some(Message::Answer(answer)) => {
+                T::deserialize(answer).map_err(|error| unknown(&error.to_string()))
+            }
+            Some(Message::Error { kind, message }) => Err(refused(&kind, message)),
+            Some(message) => Err(unknown(&format!("{message:?}"))),
+            None => Err(self.ended().await),
+        }
+    }
+
+    /// The failure after the process has ended by itself.
+    async fn ended(&mut self) -> Failure {
+        let status = match timeout(END, self.child.wait()).await {
+            Ok(Ok(status)) => status.to_string(),
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => "it closed its output".to_owned(),
+        };
+        Failure::new(format!("the API server of the session ended ({status})"))
+            .hint("start cargo operator dev again: the objects are kept")
+    }
+}
+
+/// Copies a program, and returns the path of the copy. A process that runs an earlier copy keeps its own.
+fn copy_into(folder: &Path, program: &Path) -> io::Result<PathBuf> {
+    fs::create_dir_all(folder)?;
+    let copy = folder.join(format!("dev{}", std::env::consts::EXE_SUFFIX));
+    let new = folder.join(format!("dev-{}.new", std::process::id()));
+    let copied = fs::copy(program, &new).and_then(|_| fs::rename(&new, &copy));
+    if copied.is_err() {
+        // There may be no such file.
+        let _ = fs::remove_file(&new);
+    }
+    copied.map(|()| copy)
+}
+
+/// A path in JSON.
+fn text(path: &Path) -> Result<&str, Failure> {
+    path.to_str().ok_or_else(|| Failure::new(format!("the path {} is not in UTF-8", path.display())))
+}
+
+fn check_schema(schema: &str, library: &str) -> Result<(), Failure> {
+    if schema == SCHEMA {
+        return Ok(());
+    }
+    let version = env!("CARGO_PKG_VERSION");
+    Err(Failure::new(format!(
+        "the program dev has sessions of schema {schema} of kube-envtest {library}, and this is cargo-operator {version}, which \
+         reads {SCHEMA}"
+    ))
+    .hint("cargo operator upgrade sets the libraries to the versions of this program; or install that of the library"))
+}
+
+/// The failure for an error of the session, with the cure.
+fn refused(kind: &str, message: String) -> Failure {
+    let failure = Failure::new(message);
+    match kind {
+        "listen" => failure.hint(PORT_IN_USE),
+        "dataFile" => {
+            failure.hint("end the other session of this project, or begin with an empty server: --reset")
+        }
+        _ => failure,
+    }
+}
+
+/// Reads the output of a session: replies, and lines to print. Lines that nothing takes are left out and counted. A line that is no
+/// message was printed by the user's program, and is printed as it is.
+async fn read(mut output: impl AsyncBufRead + Unpin, replies: Sender<Message>, lines: Sender<String>) {
+    let mut left_out = 0_u64;
+    loop {
+        let mut line = Vec::new();
+        match (&mut output).take(MAX_MESSAGE).read_until(b'\n', &mut line).await {
+            Ok(1..) => {}
+            _ => return,
+        }
+        let text = match serde_json::from_slice(&line) {
+            Ok(Message::Line(text)) => format!("    {text}"),
+            Ok(reply) => {
+                if replies.send(reply).await.is_err() {
+                    return;
+                }
+                continue;
+            }
+            Err(_) => String::from_utf8_lossy(&line).trim_end().to_owned(),
+        };
+        if left_out > 0 && lines.try_send(format!("    ({left_out} lines were left out)")).is_ok() {
+            left_out = 0;
+        }
+        if lines.try_send(text).is_err() {
+            left_out += 1;
+        }
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    /// A session of a shell script in place of a program.
+    async fn begin(script: &str) -> Result<Session, Failure> {
+        let folder = tempfile::tempdir().expect("a folder");
+        let program = folder.path().join("program");
+        fs::write(&program, format!("#!/bin/sh\n{script}\n")).expect("a file");
+        fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755))
+            .expect("a program");
+        Session::begin(&program, &folder.path().join("operator"), &[]).await
+    }
+
+    const HELLO_LINE: &str = r#"echo '{"hello":{"schema":"operator-session/v1","library":"0.1.0"}}'"#;
+    const FLAGS: &str = r#"read line; echo '{"answer":{"words":["--a"]}}'"#;
+
+    #[tokio::test]
+    async fn programs_without_a_session_are_named() {
+        for (script, reason) in [
+            ("exit 3", "the program dev of this project holds no session: it ended (exit status: 3)"),
+            (
+                r#"echo '{"answer":{}}'; read line"#,
+                "the program dev of this project holds no session: its first message is no greeting",
+            ),
+            (
+                r#"echo '{"hello":{"schema":"operator-session/v9","library":"9.0.0"}}'; read line"#,
+                "the program dev has sessions of schema operator-session/v9 of kube-envtest 9.0.0, and this is cargo-operator ",
+            ),
+        ] {
+            let failure = begin(script).await.expect_err(script);
+            assert!(failure.message.starts_with(reason), "{script}: {}", failure.message);
+            let hint = failure.hint.expect("the next step");
+            assert!(hint.contains("cargo operator upgrade"), "{hint}");
+        }
+    }
+
+    /// What a program without sessions prints is in the error.
+    #[tokio::test]
+    async fn a_program_that_says_nothing_is_named_after_a_while() {
+        for (script, reason) in [
+            ("echo '  API server https://…'; read line", "it printed \"API server https://…\""),
+            ("read line", "it printed nothing within 0 s"),
+        ] {
+            let mut child = Command::new("/bin/sh")
+                .args(["-c", script])
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .spawn()
+                .expect("a shell");
+            let (reply, replies) = mpsc::channel(1);
+            let (line, mut lines) = mpsc::channel(WAITING_LINES);
+            let output = BufReader::new(child.stdout.take().expect("a pipe"));
+            let mut reader = JoinSet::new();
+            reader.spawn(read(output, reply, line));
+            let printed = match reason.contains("nothing") {
+                true => None,
+                false => lines.recv().await,
+            };
+            // The line is there before the wait, so that it needs no time.
+            let (again, lines) = mpsc::channel(1);
+            if let Some(printed) = printed {
+                again.send(printed).await.expect("room");
+            }
+            let input = child.stdin.take().expect("a pipe");
+            let (flags, operator_kubeconfig, user) = (Vec::new(), PathBuf::new(), String::new());
+            let mut session =
+                Session { child, input, replies, lines, reader, flags, operator_kubeconfig, user };
+            let failure = session.greet(Duration::ZERO).await.expect_err("no greeting");
+            assert!(failure.message.ends_with(reason), "{}", failure.message);
+            session.end().await;
+        }
+    }
+
+    #[tokio::test]
+    async fn output_of_the_users_program_is_printed_and_disturbs_nothing() {
+        let lines = r#"echo 'my own main'; echo '{"line":"a  created"}'; echo '{"unknown":1}'"#;
+        let answer = r#"read line; echo '{"answer":{"applied":2}}'; read end"#;
+        let mut session =
+            begin(&format!("{HELLO_LINE}\n{FLAGS}\n{lines}\n{answer}")).await.expect("a session");
+        assert_eq!(session.flags(), ["--a"]);
+        assert_eq!(session.apply(Path::new("/samples")).await, Ok(2));
+        for line in ["my own main", "    a  created", r#"{"unknown":1}"#] {
+            assert_eq!(session.next_line().await.as_deref(), Ok(line));
+        }
+        session.end().await;
+    }
+
+    #[tokio::test]
+    async fn errors_have_their_cure_and_an_end_is_named() {
+        let replies = r#"read line; echo '{"error":{"kind":"dataFile","message":"in use"}}'
+            read line; echo '{"error":{"kind":"listen","message":"taken"}}'
+            read line; echo '{"error":{"kind":"new","message":"else"}}'
+            read line; echo '{"answer":{}}'
+            read line; exit 4"#;
+        let mut session = begin(&format!("{HELLO_LINE}\n{FLAGS}\n{replies}")).await.expect("a session");
+        for (message, hint) in [
+            ("in use", Some("end the other session of this project")),
+            ("taken", Some("another program uses the port")),
+            ("else", None),
+            ("the API server of the session answered in an unknown form: missing field `applied`", None),
+            (
+                "the API server of the session ended (exit status: 4)",
+                Some("start cargo operator dev again: the objects are kept"),
+            ),
+        ] {
+            let failure = session.apply(Path::new("/samples")).await.expect_err(message);
+            assert_eq!(failure.message, message);
+            let given = failure.hint.as_deref();
+            assert!(given.is_some() == hint.is_some() && given >= hint, "{given:?}");
+        }
+        let ended = session.next_line().await.expect_err("it ended");
+        assert_eq!(ended.message, "the API server of the session ended (exit status: 4)");
+    }
+
+    /// Lines that are not printed in time do not stop the API server.
+    #[tokio::test]
+    async fn lines_beyond_the_queue_are_counted() {
+        let (reply, mut replies) = mpsc::channel(1);
+        let (line, mut lines) = mpsc::channel(2);
+        let mut output = String::new();
+        for number in 0..5 {
+            output += &format!("{{\"line\":\"{number}\"}}\n");
+        }
+        output += "{\"answer\":{}}\n{\"line\":\"last\"}\n";
+        // The answer arrives although nothing has taken the lines.
+        read(output.as_bytes(), reply, line).await;
+        assert_eq!(replies.recv().await, Some(Message::Answer(json!({}))));
+        assert_eq!(lines.recv().await.as_deref(), Some("    0"));
+        assert_eq!(lines.recv().await.as_deref(), Some("    1"));
+        assert_eq!(lines.recv().await, None);
+
+        let (reply, mut replies) = mpsc::channel(1);
+        let (line, mut lines) = mpsc::channel(1);
+        let (mut writer, output) = tokio::io::duplex(1024);
+        let mut reader = JoinSet::new();
+        reader.spawn(read(BufReader::new(output), reply, line));
+        writer
+            .write_all(b"{\"line\":\"0\"}\n{\"line\":\"1\"}\n{\"line\":\"2\"}\n{\"answer\":{}}\n")
+            .await
+            .expect("room");
+        replies.recv().await.expect("an answer");
+        assert_eq!(lines.recv().await.as_deref(), Some("    0"));
+        writer.write_all(b"{\"line\":\"3\"}\n{\"answer\":{}}\n").await.expect("room");
+        replies.recv().await.expect("an answer");
+        assert_eq!(lines.recv().await.as_deref(), Some("    (2 lines were left out)"));
+        drop(writer);
+        reader.join_next().await.expect("a task").expect("it ends");
+    }
+
+    #[test]
+    fn a_copy_replaces_the_earlier_one() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (program, operator) = (folder.path().join("dev-program"), folder.path().join("a/operator"));
+        for text in ["one", "two"] {
+            fs::write(&program, text).expect("a file");
+            let copy = copy_into(&operator, &program).expect("a copy");
+            assert_eq!(fs::read_to_string(&copy).expect("text"), text);
+        }
+        assert_eq!(fs::read_dir(&operator).expect("a folder").count(), 1);
+        assert!(copy_into(&operator, &folder.path().join("missing")).is_err());
+        assert_eq!(fs::read_dir(&operator).expect("a folder").count(), 1);
+    }
+}

@@ -1,0 +1,506 @@
+//! A session that `cargo operator dev` drives: it builds and runs the operator, and the program `dev` of the project holds the API server.
+//!
+//! Thus `cargo operator` contains no API server, and the server has the version of the project's libraries.
+
+use std::{
+    io::{self, BufRead, BufReader, Read, Write},
+    net::{Ipv4Addr, SocketAddr},
+    process::ExitCode,
+    thread,
+};
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::sync::{
+    mpsc::{self, Sender},
+    oneshot,
+};
+
+use super::{
+    DevError, PreviousObjects, Progress, Rendered, Session, SessionFlags, SessionOptions,
+    session_protocol::{Message, Previous, Refusal, RefusalKind, Request, SCHEMA},
+};
+
+/// Variable of the environment that asks for a driven session, with the schema of the messages.
+pub(super) const VARIABLE: &str = "OPERATOR_SESSION";
+
+/// Longest request, in bytes. The largest CustomResourceDefinitions have some MiB.
+const MAX_REQUEST: u64 = 64 << 20;
+
+/// Requests that wait while one is carried out. `cargo operator dev` sends the next request after an answer.
+const WAITING_REQUESTS: usize = 1;
+
+/// Carries out the requests on standard input, until that ends.
+pub(super) async fn run(schema: &str) -> ExitCode {
+    let served = serve(schema, BufReader::new(io::stdin()), MAX_REQUEST, io::stdout()).await;
+    // An error means that nothing reads the messages any longer, or that its cause was a message.
+    if served.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Carries out requests until `input` ends, also while one is being carried out.
+///
+/// # Errors
+///
+/// `output` cannot be written, the messages have another schema than `schema`, or a request has more than `max` bytes: what follows it could
+/// not be read.
+async fn serve(
+    schema: &str,
+    input: impl BufRead + Send + 'static,
+    max: u64,
+    mut output: impl Write,
+) -> io::Result<()> {
+    let mut send = |message: Message| {
+        output.write_all(message.line().as_bytes())?;
+        output.flush()
+    };
+    let library = env!("CARGO_PKG_VERSION");
+    send(Message::Hello { schema: SCHEMA, library })?;
+    if schema != SCHEMA {
+        let message = format!("kube-envtest {library} has sessions of {SCHEMA}, and {schema} was requested");
+        send(Message::Error(Refusal { kind: RefusalKind::Schema, message }))?;
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let (sender, mut lines) = mpsc::channel(WAITING_REQUESTS);
+    let (end, ended) = oneshot::channel::<()>();
+    // A read of standard input cannot be cancelled. The thread ends with the input, or with the process.
+    thread::spawn(move || {
+        read_lines(input, max, &sender);
+        drop(end);
+    });
+    let mut driven = DrivenSession { flags: None, running: None };
+    let work = async {
+        loop {
+            tokio::select! {
+                biased;
+                line = lines.recv() => match line {
+                    None => return Ok(()),
+                    Some(Err(error)) => {
+                        send(Message::Error(Refusal::request(error.to_string())))?;
+                        return Err(error);
+                    }
+                    Some(Ok(line)) => send(match driven.answer(&line).await {
+                        Ok(answer) => Message::Answer(answer),
+                        Err(refusal) => Message::Error(refusal),
+                    })?,
+                },
+                line = driven.next_line() => send(Message::Line(line))?,
+            }
+        }
+    };
+    tokio::select! {
+        biased;
+        result = work => result,
+        _ = ended => Ok(()),
+    }
+}
+
+/// Sends each line of the input, and an error if one cannot be read or is longer than `max` bytes.
+fn read_lines(mut input: impl BufRead, max: u64, lines: &Sender<io::Result<Vec<u8>>>) {
+    loop {
+        let mut line = Vec::new();
+        // One byte more than the longest line, for its end.
+        let read = match input.by_ref().take(max + 1).read_until(b'\n', &mut line) {
+            Ok(0) => return,
+            Ok(_) if line.pop_if(|byte| *byte == b'\n').is_some() => Ok(line),
+            // The input ended within a line.
+            Ok(_) if line.len() as u64 <= max => return,
+            Ok(_) => {
+                Err(io::Error::new(io::ErrorKind::InvalidData, format!("a line has more than {max} bytes")))
+            }
+            Err(error) => Err(error),
+        };
+        let is_last = read.is_err();
+        if lines.blocking_send(read).is_err() || is_last {
+            return;
+        }
+    }
+}
+
+/// State of a driven session.
+struct DrivenSession {
+    /// `None` until they are requested.
+    flags: Option<SessionFlags>,
+    /// `None` until the API server is started.
+    running: Option<(Session, Progress)>,
+}
+
+impl DrivenSession {
+    /// Waits for the next line about objects.
+    ///
+    /// # Cancellation
+    ///
+    /// Dropping the future loses no line.
+    async fn next_line(&mut self) -> String {
+        match &mut self.running {
+            Some((_, progress)) => progress.next_line().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Carries out a request.
+    async fn answer(&mut self, line: &[u8]) -> Result<Value, Refusal> {
+        Ok(match Request::parse(line)? {
+            Request::Flags { more } => {
+                let flags = SessionFlags::new(&more)?;
+                let words = json!({ "words": flags.words() });
+                self.flags = Some(flags);
+                words
+            }
+            Request::Start { folder, port, previous, services, definitions } => {
+                if self.running.is_some() {
+                    return Err(Refusal::request("the session was started before"));
+                }
+                let previous = match previous {
+                    Previous::Restore => PreviousObjects::Restore,
+                    Previous::Delete => PreviousObjects::Delete,
+                };
+                let options = SessionOptions::new(folder)
+                    .services(services)
+                    .webhook_address(self.flags()?.webhooks())
+                    .address(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))
+                    .keep_objects(previous);
+                let definitions = parsed(definitions)?;
+                let (session, progress) = Session::start(options).await?;
+                let objects = session.count(&definitions).await?;
+                let started = json!({
+                    "url": session.url(), "objects": objects,
+                    "kubeconfig": session.kubeconfig(), "operatorKubeconfig": session.operator_kubeconfig(),
+                });
+                self.running = Some((session, progress));
+                started
+            }
+            Request::Install { definitions, rights } => {
+                let definitions = parsed(definitions)?;
+                let session = self.session()?;
+                session.define(&definitions).await?;
+                session.grant(&Rendered { definitions, rights, services: Vec::new() }).await?;
+                json!({ "user": session.user() })
+            }
+            Request::Apply { path } => {
+                let applied = self.session()?.apply_samples(&path).await?;
+                json!({ "applied": applied })
+            }
+            Request::Publish {} => {
+                let flags = self.flags()?.clone();
+                json!({ "page": self.session()?.publish(&flags)? })
+            }
+        })
+    }
+
+    fn flags(&self) -> Result<&SessionFlags, Refusal> {
+        self.flags.as_ref().ok_or_else(|| Refusal::request("the flags of the operator were not requested"))
+    }
+
+    fn session(&mut self) -> Result<&mut Session, Refusal> {
+        let running = self.running.as_mut().ok_or_else(|| Refusal::request("the session is not started"))?;
+        Ok(&mut running.0)
+    }
+}
+
+fn parsed(definitions: Vec<Value>) -> Result<Vec<CustomResourceDefinition>, DevError> {
+    let parse = |definition: Value| {
+        CustomResourceDefinition::deserialize(definition).map_err(|error| DevError::Answer(error.to_string()))
+    };
+    definitions.into_iter().map(parse).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::VecDeque, fs, io::PipeWriter, path::Path, time::Duration};
+
+    use tokio::{task::JoinSet, time::timeout};
+
+    use super::*;
+
+    /// Longest request in these tests.
+    const MAX: u64 = 4096;
+
+    /// Time within which a session has to answer on a slow machine.
+    const WITHIN: Duration = Duration::from_secs(60);
+
+    /// A driven session in a task.
+    struct Driven {
+        requests: PipeWriter,
+        messages: mpsc::UnboundedReceiver<Value>,
+        /// Lines about objects that came before an answer.
+        lines: VecDeque<String>,
+        served: JoinSet<io::Result<()>>,
+    }
+
+    /// Messages of a session, by line.
+    struct Messages {
+        sender: mpsc::UnboundedSender<Value>,
+        line: Vec<u8>,
+    }
+
+    impl Write for Messages {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.line.extend(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            let line = std::mem::take(&mut self.line);
+            let message = serde_json::from_slice(&line).expect("a line of JSON");
+            self.sender.send(message).map_err(|_| io::ErrorKind::BrokenPipe.into())
+        }
+    }
+
+    impl Driven {
+        fn start(schema: &'static str) -> Self {
+            let (input, requests) = io::pipe().expect("a pipe");
+            let (sender, messages) = mpsc::unbounded_channel();
+            let output = Messages { sender, line: Vec::new() };
+            let mut served = JoinSet::new();
+            served.spawn(serve(schema, BufReader::new(input), MAX, output));
+            Self { requests, messages, lines: VecDeque::new(), served }
+        }
+
+        async fn any_message(&mut self) -> Value {
+            let message = timeout(WITHIN, self.messages.recv()).await.expect("in time");
+            message.expect("the session runs")
+        }
+
+        /// The next message that is not about an object.
+        async fn message(&mut self) -> Value {
+            loop {
+                let message = self.any_message().await;
+                match message["line"].as_str() {
+                    Some(line) => self.lines.push_back(line.to_owned()),
+                    None => return message,
+                }
+            }
+        }
+
+        /// The next line about an object.
+        async fn line(&mut self) -> String {
+            match self.lines.pop_front() {
+                Some(line) => line,
+                None => self.any_message().await["line"].as_str().expect("a line").to_owned(),
+            }
+        }
+
+        async fn answer(&mut self, line: &str) -> Value {
+            writeln!(self.requests, "{line}").expect("the session reads");
+            self.message().await
+        }
+
+        async fn error(&mut self, line: &str) -> String {
+            let answer = self.answer(line).await;
+            let text = |field: &str| answer["error"][field].as_str().expect("an error").to_owned();
+            format!("{}: {}", text("kind"), text("message"))
+        }
+
+        /// Starts the API server, with its files in this folder.
+        async fn begin(&mut self, folder: &Path) -> Value {
+            self.message().await;
+            self.answer(r#"{"request":"flags","more":["--leader-elect"]}"#).await;
+            self.answer(&start_request(folder, "restore")).await
+        }
+
+        /// Closes the input, and waits until the session has ended.
+        async fn end(self) -> io::Result<()> {
+            let Self { requests, mut served, messages: _messages, .. } = self;
+            drop(requests);
+            ended(&mut served, WITHIN).await
+        }
+    }
+
+    /// Waits until a session has ended.
+    async fn ended(served: &mut JoinSet<io::Result<()>>, within: Duration) -> io::Result<()> {
+        let result = timeout(within, served.join_next()).await.expect("it ends in time");
+        result.expect("a task").expect("it does not panic")
+    }
+
+    fn start_request(folder: &Path, previous: &str) -> String {
+        json!({
+            "request": "start", "folder": folder, "port": 0, "previous": previous,
+            "services": [], "definitions": [definition()],
+        })
+        .to_string()
+    }
+
+    fn definition() -> Value {
+        json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": { "name": "albums.example.com" },
+            "spec": {
+                "group": "example.com", "scope": "Namespaced",
+                "names": { "plural": "albums", "singular": "album", "kind": "Album" },
+                "versions": [{
+                    "name": "v1", "served": true, "storage": true,
+                    "schema": { "openAPIV3Schema": {
+                        "type": "object", "properties": { "spec": { "type": "object", "x-kubernetes-preserve-unknown-fields": true } },
+                    } },
+                }],
+            },
+        })
+    }
+
+    fn install_request() -> String {
+        let account = json!({
+            "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": "album", "namespace": "default" },
+        });
+        json!({ "request": "install", "definitions": [definition()], "rights": [account] }).to_string()
+    }
+
+    #[tokio::test]
+    async fn a_session_of_another_schema_is_refused() {
+        let mut driven = Driven::start("operator-session/v9");
+        let hello = json!({ "hello": { "schema": SCHEMA, "library": env!("CARGO_PKG_VERSION") } });
+        assert_eq!(driven.message().await, hello);
+        let refused = driven.message().await;
+        assert_eq!(refused["error"]["kind"], "schema");
+        let message = refused["error"]["message"].as_str().expect("a message");
+        assert!(
+            message.ends_with("has sessions of operator-session/v1, and operator-session/v9 was requested")
+        );
+        assert!(ended(&mut driven.served, WITHIN).await.is_err(), "the process fails");
+    }
+
+    /// Wrong lines change nothing: the session answers the next one.
+    #[tokio::test]
+    async fn wrong_and_early_requests_are_refused_and_the_session_goes_on() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut driven = Driven::start(SCHEMA);
+        driven.message().await;
+        for (line, reason) in [
+            ("", "request: a line is no request of operator-session/v1: EOF"),
+            ("{\"request\":", "request: a line is no request of operator-session/v1: EOF"),
+            ("\u{0}\u{1}", "request: a line is no request of operator-session/v1: expected value"),
+            (
+                r#"{"request":"stop"}"#,
+                "request: a line is no request of operator-session/v1: unknown variant",
+            ),
+            (r#"{"request":"publish"}"#, "request: the flags of the operator were not requested"),
+            (r#"{"request":"apply","path":"/"}"#, "request: the session is not started"),
+            (&install_request(), "request: the session is not started"),
+            (
+                &start_request(folder.path(), "restore"),
+                "request: the flags of the operator were not requested",
+            ),
+        ] {
+            let error = driven.error(line).await;
+            assert!(error.starts_with(reason), "{line}: {error}");
+        }
+        assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 0, "files were written");
+        let words = driven.answer(r#"{"request":"flags","more":["--leader-elect"]}"#).await;
+        let words = words["answer"]["words"].as_array().expect("flags");
+        assert_eq!(words.last(), Some(&json!("--leader-elect")));
+        assert!(driven.end().await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_line_that_is_too_long_ends_the_session() {
+        let mut driven = Driven::start(SCHEMA);
+        driven.message().await;
+        let longest = " ".repeat(MAX as usize);
+        let error = driven.error(&longest).await;
+        assert!(error.starts_with("request: a line is no request"), "{error}");
+        let error = driven.error(&format!("{longest} ")).await;
+        assert_eq!(error, "request: a line has more than 4096 bytes");
+        assert!(ended(&mut driven.served, WITHIN).await.is_err(), "the process fails");
+    }
+
+    /// The whole of a session, and the next one with its objects.
+    #[tokio::test]
+    async fn objects_and_rights_are_installed_and_kept_for_the_next_session() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let files = folder.path().join("operator");
+        let mut driven = Driven::start(SCHEMA);
+        let started = driven.begin(&files).await;
+        assert_eq!(started["answer"]["objects"], 0, "{started}");
+        assert!(files.join("kubeconfig").is_file());
+        let again = driven.error(&start_request(&files, "restore")).await;
+        assert_eq!(again, "request: the session was started before");
+
+        let installed = driven.answer(&install_request()).await;
+        assert_eq!(installed, json!({ "answer": { "user": "system:serviceaccount:default:album" } }));
+        assert_eq!(started["answer"]["operatorKubeconfig"], json!(files.join("operator.kubeconfig")));
+        assert!(files.join("operator.kubeconfig").is_file());
+        let sample = folder.path().join("sample.yaml");
+        let apply = json!({ "request": "apply", "path": sample }).to_string();
+        for text in ["hello", "good morning"] {
+            let object = json!({
+                "apiVersion": "example.com/v1", "kind": "Album", "metadata": { "name": "a" }, "spec": { "text": text },
+            });
+            fs::write(&sample, object.to_string()).expect("a file");
+            assert_eq!(driven.answer(&apply).await, json!({ "answer": { "applied": 1 } }));
+        }
+        let line = driven.line().await;
+        assert!(line.starts_with("album default/a  created → changed, after "), "{line}");
+        fs::write(&sample, "apiVersion: example.com/v1\nkind: Photo\nmetadata: {name: a}\n").expect("a file");
+        let error = driven.error(&apply).await;
+        assert!(error.starts_with("failed: ") && error.contains("does not serve kind Photo"), "{error}");
+
+        let page = driven.answer(r#"{"request":"publish"}"#).await;
+        let page = page["answer"]["page"].as_str().expect("a page");
+        assert!(page.starts_with("http://127.0.0.1:") && page.contains("/explain/#token="), "{page}");
+        assert!(files.join("session.json").is_file());
+
+        // Another session cannot use the folder meanwhile, and does not disturb this one.
+        let mut other = Driven::start(SCHEMA);
+        let refused = other.begin(&files).await;
+        assert_eq!(refused["error"]["kind"], "dataFile", "{refused}");
+        assert!(other.end().await.is_ok());
+        assert!(driven.end().await.is_ok());
+        assert!(!files.join("session.json").exists(), "the session has ended");
+
+        for (previous, objects) in [("restore", 1), ("delete", 0)] {
+            let mut next = Driven::start(SCHEMA);
+            next.message().await;
+            next.answer(r#"{"request":"flags","more":[]}"#).await;
+            let started = next.answer(&start_request(&files, previous)).await;
+            assert_eq!(started["answer"]["objects"], objects, "{previous}");
+            assert!(next.end().await.is_ok());
+        }
+    }
+
+    #[tokio::test]
+    async fn a_port_in_use_is_named() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = taken.local_addr().expect("an address").port();
+        let mut driven = Driven::start(SCHEMA);
+        driven.message().await;
+        driven.answer(r#"{"request":"flags","more":[]}"#).await;
+        let request =
+            start_request(folder.path(), "restore").replace("\"port\":0", &format!("\"port\":{port}"));
+        let error = driven.error(&request).await;
+        assert!(error.starts_with("listen: ") && error.contains(&port.to_string()), "{error}");
+        assert!(driven.end().await.is_ok());
+    }
+
+    /// The end of the input ends a session that carries out a request: here one that waits for a webhook.
+    #[tokio::test]
+    async fn the_end_of_the_input_ends_a_request() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let webhooks = json!({
+            "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
+            "metadata": { "name": "silent" },
+            "webhooks": [{
+                "name": "silent.example.com", "sideEffects": "None", "admissionReviewVersions": ["v1"], "timeoutSeconds": 30,
+                "clientConfig": { "url": format!("https://{}/", silent.local_addr().expect("an address")) },
+                "rules": [{ "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"], "operations": ["*"] }],
+            }],
+        });
+        let sample = folder.path().join("sample.json");
+        let apply = json!({ "request": "apply", "path": sample }).to_string();
+        let mut driven = Driven::start(SCHEMA);
+        driven.begin(folder.path()).await;
+        fs::write(&sample, webhooks.to_string()).expect("a file");
+        assert_eq!(driven.answer(&apply).await, json!({ "answer": { "applied": 1 } }));
+        let config = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "a" } });
+        fs::write(&sample, config.to_string()).expect("a file");
+        writeln!(driven.requests, "{apply}").expect("the session reads");
+        let _called = timeout(WITHIN, silent.accept()).await.expect("in time").expect("a connection");
+        drop(driven.requests);
+        let ended = ended(&mut driven.served, Duration::from_secs(20)).await;
+        assert!(ended.is_ok(), "it did not wait for the webhook");
+        while let Some(message) = driven.messages.recv().await {
+            assert!(message.get("line").is_some(), "the request was answered: {message}");
+        }
+    }
+}
