@@ -8,7 +8,7 @@ use std::{
 
 use kube::{
     Api,
-    api::{DeleteParams, Patch, PatchParams, ValidationDirective},
+    api::{DeleteParams, ListParams, Patch, PatchParams, ValidationDirective},
     core::{ApiResource, DynamicObject, GroupVersionKind, TypeMeta},
     discovery::{Scope, pinned_kind},
 };
@@ -61,7 +61,7 @@ pub(crate) async fn apply_files(
 }
 
 /// An applied object.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub(super) struct ObjectRef {
     resource: ApiResource,
     namespace: Option<String>,
@@ -76,6 +76,16 @@ impl ObjectRef {
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
             Err(error) => Err(format!("{} {}: {error}", self.resource.kind, self.name)),
         }
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether both are the same object, whatever version of its kind they name.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        let kind = |object: &Self| (object.resource.group.clone(), object.resource.kind.clone());
+        kind(self) == kind(other) && self.namespace == other.namespace && self.name == other.name
     }
 
     fn api(&self, client: &kube::Client) -> Api<DynamicObject> {
@@ -115,6 +125,28 @@ pub(super) async fn apply(
         Err(kube::Error::Api(status)) => Err(failed(&status.message)),
         Err(error) => Err(failed(&error)),
     }
+}
+
+/// Returns all objects of these kinds that `manager` has applied.
+pub(super) async fn applied_by(
+    client: &kube::Client,
+    manager: &str,
+    kinds: &[ApiResource],
+) -> Result<Vec<ObjectRef>, kube::Error> {
+    let mut found = Vec::new();
+    for resource in kinds {
+        let objects = Api::<DynamicObject>::all_with(client.clone(), resource);
+        for object in objects.list_metadata(&ListParams::default()).await? {
+            let metadata = object.metadata;
+            let is_applied = metadata.managed_fields.iter().flatten().any(|fields| {
+                fields.manager.as_deref() == Some(manager) && fields.operation.as_deref() == Some("Apply")
+            });
+            if let (true, Some(name)) = (is_applied, metadata.name) {
+                found.push(ObjectRef { resource: resource.clone(), namespace: metadata.namespace, name });
+            }
+        }
+    }
+    Ok(found)
 }
 
 impl From<DocumentError> for ApplyError {

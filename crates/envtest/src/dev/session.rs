@@ -13,6 +13,7 @@ use k8s_openapi::{
         },
         authentication::v1::{TokenRequest, TokenRequestSpec},
         core::v1::ServiceAccount,
+        rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding},
     },
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
@@ -28,13 +29,13 @@ use serde_json::{Value, json};
 
 use super::{
     DevError,
-    apply::{ObjectRef, apply, apply_files},
+    apply::{applied_by, apply, apply_files},
     program::{Rendered, SCHEMA, SessionFlags},
     progress::Progress,
 };
 use crate::{crd::install_crds, documents::documents_of_text};
 
-/// Field manager of definitions and rights.
+/// Field manager of rights. It marks those that an earlier session has left.
 const MANAGER: &str = "operator-manifests";
 
 /// Address of the operator's webhooks at their default port.
@@ -117,8 +118,6 @@ pub struct Session {
     reader_token: String,
     /// User name of the operator; empty before [`grant`](Self::grant).
     user: String,
-    /// Objects that the last call of [`grant`](Self::grant) applied.
-    granted: Vec<ObjectRef>,
 }
 
 impl Session {
@@ -134,14 +133,8 @@ impl Session {
         let progress = Progress::new(&server);
         let listener = server.listen_with(options.address, ListenOptions::default().tls()).await?;
         let user = String::new();
-        let session = Self {
-            server,
-            listener,
-            folder: options.folder.clone(),
-            reader_token,
-            user,
-            granted: Vec::new(),
-        };
+        let folder = options.folder.clone();
+        let session = Self { server, listener, folder, reader_token, user };
         for object in reader_rights() {
             apply(&session.client(), object, MANAGER).await.map_err(DevError::Grant)?;
         }
@@ -235,8 +228,9 @@ impl Session {
         Ok(install_crds(&self.client(), definitions).await?)
     }
 
-    /// Gives the operator exactly the rendered rights: applies its service account, roles and bindings, deletes those of the last
-    /// call that are missing now, and writes a kubeconfig with a token of the service account.
+    /// Gives the operator exactly the rendered rights: applies its service account, roles and bindings, deletes those of earlier calls
+    /// and sessions that are not rendered now, and writes a kubeconfig with a token of the service account. A namespace that is not
+    /// rendered now stays, because it can contain other objects.
     ///
     /// # Errors
     ///
@@ -248,10 +242,11 @@ impl Session {
         for object in &rendered.rights {
             granted.push(apply(&client, object.clone(), MANAGER).await.map_err(DevError::Grant)?);
         }
-        for gone in self.granted.iter().filter(|before| !granted.contains(before)) {
-            gone.delete(&client).await.map_err(DevError::Grant)?;
+        for before in applied_by(&client, MANAGER, &kinds_of_rights()).await.map_err(DevError::Request)? {
+            if before.name() != READER && !granted.iter().any(|object| object.is_same(&before)) {
+                before.delete(&client).await.map_err(DevError::Grant)?;
+            }
         }
-        self.granted = granted;
         let accounts = Api::<ServiceAccount>::namespaced(client, &namespace);
         let spec =
             TokenRequestSpec { expiration_seconds: Some(TOKEN_SECONDS), ..TokenRequestSpec::default() };
@@ -358,6 +353,17 @@ fn random_token() -> Result<String, DevError> {
     Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
+/// Kinds of the objects that give rights to an operator.
+fn kinds_of_rights() -> [ApiResource; 5] {
+    [
+        ApiResource::erase::<ClusterRoleBinding>(&()),
+        ApiResource::erase::<RoleBinding>(&()),
+        ApiResource::erase::<ClusterRole>(&()),
+        ApiResource::erase::<Role>(&()),
+        ApiResource::erase::<ServiceAccount>(&()),
+    ]
+}
+
 /// Rights of [`READER`].
 fn reader_rights() -> [Value; 2] {
     let group = "rbac.authorization.k8s.io";
@@ -394,3 +400,6 @@ fn write_secret(path: &Path, text: &str) -> Result<(), DevError> {
     });
     written.map_err(|source| DevError::Write { path: path.to_owned(), source })
 }
+
+#[cfg(test)]
+mod tests;
