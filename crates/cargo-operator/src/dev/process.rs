@@ -50,6 +50,10 @@ impl Running {
             command.env("RUST_LOG", LOG_FILTER);
         }
         command.env(STOP_AT_END_OF_INPUT, "1").current_dir(folder).stdin(Stdio::piped()).kill_on_drop(true);
+        // A terminal sends Ctrl-C to all processes of a group. This process then asks the operator to stop, which would be a second signal:
+        // the operator would exit without waiting for its reconciles.
+        #[cfg(unix)]
+        command.process_group(0);
         let child = command.spawn();
         let mut child =
             child.map_err(|error| Failure::new(format!("cannot run {}: {error}", program.display())))?;
@@ -123,7 +127,28 @@ async fn answer_within(program: &Path, arguments: &[String], within: Duration) -
 
 #[cfg(all(test, unix))]
 mod tests {
+    use std::fs;
+
+    use rustix::process::{Pid, getpgid};
+
     use super::*;
+
+    /// A terminal sends Ctrl-C to the process group of this process. The operator receives one signal, from [`Running::stop`].
+    #[tokio::test]
+    async fn ctrl_c_in_the_terminal_does_not_reach_the_operator() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let program = folder.path().join("operator");
+        fs::write(&program, "#!/bin/sh\nread end\n").expect("a file");
+        fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755))
+            .expect("a program");
+        let running =
+            Running::start(&program, folder.path(), Path::new("kubeconfig"), &[]).expect("a process");
+        let operator = running.child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
+        let operator = operator.expect("it runs");
+        assert_eq!(getpgid(Some(operator)), Ok(operator), "it has a group of its own");
+        assert_ne!(getpgid(None), Ok(operator));
+        running.stop().await;
+    }
 
     #[tokio::test]
     async fn a_program_that_does_not_answer_is_ended_and_named() {

@@ -4,6 +4,7 @@ use std::{
     fs::{self, File, OpenOptions},
     io::{BufRead, BufReader, Write},
     net::TcpListener,
+    os::unix::process::CommandExt,
     path::Path,
     process::{Child, Command, Stdio},
     sync::mpsc::{Receiver, RecvTimeoutError, channel},
@@ -12,7 +13,7 @@ use std::{
 };
 
 use rustix::{
-    process::{Pid, Signal, kill_process},
+    process::{Pid, Signal, kill_process, kill_process_group},
     pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
 };
 
@@ -159,7 +160,7 @@ pub(crate) fn the_operator_follows_its_sources(projects: &Projects) {
         &format!("echo \"$1\" > {}.new\nmv {}.new {}", opened.display(), opened.display(), opened.display()),
     );
     let mut command = projects.operator_command("dev", "album");
-    command.stdin(end).env("BROWSER", browser).env_remove("RUST_LOG");
+    command.stdin(end).env("BROWSER", browser).env_remove("RUST_LOG").process_group(0);
     let mut session = Session::start(command);
     session.wait_for("API server https://127.0.0.1:");
     session.wait_for("Installed 2 definitions and the rights of system:serviceaccount:album:album");
@@ -257,10 +258,12 @@ pub(crate) fn the_operator_follows_its_sources(projects: &Projects) {
     );
     session.wait_for("configmaps default/album-sample changed → Ready");
 
-    kill_process(Pid::from_child(&session.child), Signal::INT).expect("the signal is sent");
+    // Ctrl-C in a terminal, which sends the signal to the whole group of processes.
+    kill_process_group(Pid::from_child(&session.child), Signal::INT).expect("the signal is sent");
     let status = session.child.wait().expect("it ends");
+    session.wait_for_end();
     assert!(status.success(), "{status}: {}", session.seen.join("\n"));
-
+    assert!(!session.seen.iter().any(|line| line.contains("second signal")), "{}", session.seen.join("\n"));
     assert!(!is_running(server), "its API server has ended");
     assert!(!folder.join("target/operator/session.json").exists());
 
