@@ -27,7 +27,7 @@ use self::{
     keys::{Key, Keys},
     process::Running,
     rendered::Rendered,
-    session::{PORT_IN_USE, Session},
+    session::{PORT_IN_USE, Session, check_folder},
     sources::{Changed, Sources},
     target::Target,
 };
@@ -136,9 +136,11 @@ impl Development {
             ))
             .hint(format!("name one below {}", project.folder.display())));
         }
+        let folder = project.folder.join("target/operator");
         let cluster = match &arguments.on {
             Some(context) => Some(ChosenCluster::choose(context, &project, shell).await?),
             None => {
+                check_folder(&folder)?;
                 check_port(arguments.port)?;
                 project.check_session()?;
                 None
@@ -146,7 +148,6 @@ impl Development {
         };
         let began = Instant::now();
         let program = arguments.selection.build(&project, &shell)?;
-        let folder = project.folder.join("target/operator");
         let (target, flags, rendered, build) = match cluster {
             Some(cluster) => {
                 let build = began.elapsed();

@@ -3,7 +3,8 @@
 //! Requests and messages are lines of JSON. Their forms are in `kube-envtest`, `dev/session_protocol.rs`.
 
 use std::{
-    fs, io,
+    fs::{self, File, TryLockError},
+    io,
     path::{Path, PathBuf},
     process::Stdio,
 };
@@ -38,6 +39,9 @@ const MAX_MESSAGE: u64 = 1 << 20;
 
 /// Lines about objects that wait to be printed. Beyond it they are counted and left out.
 const WAITING_LINES: usize = 1024;
+
+/// File in the folder of a session that the program `dev` locks as long as it holds the session.
+const LOCK: &str = "session.lock";
 
 /// Hint for a port that is in use.
 pub(super) const PORT_IN_USE: &str =
@@ -278,6 +282,22 @@ impl Session {
     }
 }
 
+/// Checks that no session uses the folder, before anything is built. The program `dev` checks it again, by the lock that it takes.
+pub(super) fn check_folder(folder: &Path) -> Result<(), Failure> {
+    // There is no such file before the first session. Whether the folder can be used at all shows later.
+    let Ok(file) = File::open(folder.join(LOCK)) else { return Ok(()) };
+    match file.try_lock_shared() {
+        Err(TryLockError::WouldBlock) => Err(in_use()),
+        Ok(()) | Err(TryLockError::Error(_)) => Ok(()),
+    }
+}
+
+/// The failure if another session of the project runs: that of `cargo operator dev`, or of the program `dev` alone.
+fn in_use() -> Failure {
+    Failure::new("another session of this project runs, which began with cargo operator dev or cargo run")
+        .hint("end it first, with Ctrl-C in its terminal")
+}
+
 /// Copies a program, and returns the path of the copy. A process that runs an earlier copy keeps its own.
 fn copy_into(folder: &Path, program: &Path) -> io::Result<PathBuf> {
     fs::create_dir_all(folder)?;
@@ -313,8 +333,9 @@ fn refused(kind: &str, message: String) -> Failure {
     let failure = Failure::new(message);
     match kind {
         "listen" => failure.hint(PORT_IN_USE),
+        "inUse" => in_use(),
         "dataFile" => {
-            failure.hint("end the other session of this project, or begin with an empty server: --reset")
+            failure.hint("begin with an empty server: --reset deletes the objects of the session before")
         }
         _ => failure,
     }
@@ -439,14 +460,19 @@ mod tests {
 
     #[tokio::test]
     async fn errors_have_their_cure_and_an_end_is_named() {
-        let replies = r#"read line; echo '{"error":{"kind":"dataFile","message":"in use"}}'
+        let replies = r#"read line; echo '{"error":{"kind":"inUse","message":"in use"}}'
+            read line; echo '{"error":{"kind":"dataFile","message":"damaged"}}'
             read line; echo '{"error":{"kind":"listen","message":"taken"}}'
             read line; echo '{"error":{"kind":"new","message":"else"}}'
             read line; echo '{"answer":{}}'
             read line; exit 4"#;
         let mut session = begin(&format!("{HELLO_LINE}\n{FLAGS}\n{replies}")).await.expect("a session");
         for (message, hint) in [
-            ("in use", Some("end the other session of this project")),
+            (
+                "another session of this project runs, which began with cargo operator dev or cargo run",
+                Some("end it first"),
+            ),
+            ("damaged", Some("begin with an empty server: --reset")),
             ("taken", Some("another program uses the port")),
             ("else", None),
             ("the API server of the session answered in an unknown form: missing field `applied`", None),
@@ -458,7 +484,8 @@ mod tests {
             let failure = session.apply(Path::new("/samples")).await.expect_err(message);
             assert_eq!(failure.message, message);
             let given = failure.hint.as_deref();
-            assert!(given.is_some() == hint.is_some() && given >= hint, "{given:?}");
+            assert_eq!(given.is_some(), hint.is_some(), "{given:?}");
+            assert!(given.unwrap_or_default().starts_with(hint.unwrap_or_default()), "{given:?}");
         }
         let ended = session.next_line().await.expect_err("it ended");
         assert_eq!(ended.message, "the API server of the session ended (exit status: 4)");
@@ -497,6 +524,18 @@ mod tests {
         assert_eq!(lines.recv().await.as_deref(), Some("    (2 lines were left out)"));
         drop(writer);
         reader.join_next().await.expect("a task").expect("it ends");
+    }
+
+    #[test]
+    fn a_folder_in_use_is_recognized_by_its_lock() {
+        let folder = tempfile::tempdir().expect("a folder");
+        assert_eq!(check_folder(&folder.path().join("missing")), Ok(()));
+        let lock = File::create(folder.path().join(LOCK)).expect("a file");
+        assert_eq!(check_folder(folder.path()), Ok(()), "an earlier session has left the file");
+        lock.lock().expect("a lock");
+        assert_eq!(check_folder(folder.path()), Err(in_use()));
+        drop(lock);
+        assert_eq!(check_folder(folder.path()), Ok(()));
     }
 
     #[test]

@@ -11,6 +11,7 @@
 //! | a port in use | `dev::a_taken_port_and_an_unknown_cluster_are_refused` |
 //! | unknown options and values, samples that do not exist | `wrong_arguments_are_named_before_anything_is_built` |
 //! | a project without a session for `dev`, or with one of another version | `a_program_that_is_no_operator_is_named_and_finds_no_cluster` |
+//! | a second session of a project, also with `--reset` | `dev::the_operator_follows_its_sources`; `a_folder_has_one_session_at_a_time` in kube-envtest's `dev::session` |
 //! | a compile error during `dev` | `dev::the_operator_follows_its_sources` |
 //! | a cluster that goes away | `explain::problems_are_named_with_the_next_step`, `explain::a_watched_answer_is_printed_when_it_changes_and_when_the_operator_answers_again` |
 //! | definitions that cannot be imported | `import::definitions_that_cannot_be_read_are_named_in_one_line_and_nothing_is_written` |

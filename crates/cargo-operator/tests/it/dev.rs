@@ -218,10 +218,19 @@ pub(crate) fn the_operator_follows_its_sources(projects: &Projects) {
     }
     assert_eq!(fs::read_to_string(&opened).expect("text").trim(), page);
 
-    // A second session of the project does not disturb the first.
-    let second = projects.operator("dev", "album");
-    assert_eq!(second.status.code(), Some(1));
-    assert!(errors(&second).contains("Hint end the other session of this project"), "{}", errors(&second));
+    // A second session of the project does not disturb the first, also one that would delete its objects.
+    for words in ["dev", "dev --reset"] {
+        let second = projects.operator(words, "album");
+        assert_eq!(second.status.code(), Some(1));
+        let text = errors(&second);
+        assert!(text.starts_with("error: another session of this project runs"), "{text}");
+        assert!(text.contains("Hint end it first") && text.lines().count() == 2, "nothing was built: {text}");
+    }
+    let alone = Command::new(Projects::program("dev")).env("CARGO_MANIFEST_DIR", &folder).output();
+    let alone = alone.expect("the program runs");
+    let text = errors(&alone);
+    assert_eq!(alone.status.code(), Some(1), "{text}");
+    assert!(text.starts_with("error: another session of this project uses "), "{text}");
 
     // A change of the code.
     let controller = folder.join("src/album/controller.rs");

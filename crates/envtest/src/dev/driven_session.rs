@@ -442,7 +442,7 @@ mod tests {
         // Another session cannot use the folder meanwhile, and does not disturb this one.
         let mut other = Driven::start(SCHEMA);
         let refused = other.begin(&files).await;
-        assert_eq!(refused["error"]["kind"], "dataFile", "{refused}");
+        assert_eq!(refused["error"]["kind"], "inUse", "{refused}");
         assert!(other.end().await.is_ok());
         assert!(driven.end().await.is_ok());
         assert!(!files.join("session.json").exists(), "the session has ended");

@@ -28,6 +28,9 @@ use crate::CrdError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DevError {
+    /// Another session uses the folder.
+    #[error("another session of this project uses {}: end it first", .0.display())]
+    InUse(PathBuf),
     /// The API server does not listen.
     #[error(transparent)]
     Listen(#[from] kube_apiserver_embedded::ListenError),

@@ -1,7 +1,8 @@
 //! An API server for development: with TLS, access control, and an account for the operator.
 
 use std::{
-    fs, io,
+    fs::{self, File, TryLockError},
+    io,
     net::{IpAddr, Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
 };
@@ -37,6 +38,9 @@ use crate::{crd::install_crds, documents::documents_of_text};
 
 /// Field manager of rights. It marks those that an earlier session has left.
 const MANAGER: &str = "operator-manifests";
+
+/// File of a session's folder that is locked as long as the session runs. `cargo operator dev` looks at the lock before it builds.
+const LOCK: &str = "session.lock";
 
 /// Address of the operator's webhooks at their default port.
 pub(super) const DEFAULT_WEBHOOKS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9443);
@@ -118,6 +122,8 @@ pub struct Session {
     reader_token: String,
     /// User name of the operator; empty before [`grant`](Self::grant).
     user: String,
+    /// Locked as long as the session uses the folder. The last field, because fields are dropped in their order.
+    _lock: File,
 }
 
 impl Session {
@@ -126,15 +132,17 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// The address is in use, a file cannot be read or written, or the operating system has no random numbers.
+    /// Another session uses the folder, the address is in use, a file cannot be read or written, or the operating system has no random
+    /// numbers. If another session uses the folder, all its files stay as they are.
     pub async fn start(options: SessionOptions) -> Result<(Self, Progress), DevError> {
+        let lock = lock(&options.folder)?;
         let reader_token = random_token()?;
         let server = start_server(server_options(&options, &reader_token)?, &options)?;
         let progress = Progress::new(&server);
         let listener = server.listen_with(options.address, ListenOptions::default().tls()).await?;
         let user = String::new();
         let folder = options.folder.clone();
-        let session = Self { server, listener, folder, reader_token, user };
+        let session = Self { server, listener, folder, reader_token, user, _lock: lock };
         for object in reader_rights() {
             apply(&session.client(), object, MANAGER).await.map_err(DevError::Grant)?;
         }
@@ -344,6 +352,21 @@ fn start_server(server: Options, options: &SessionOptions) -> Result<ApiServer, 
         }
     }
     Ok(ApiServer::open(server, &DataFile::new(path))?)
+}
+
+/// Locks the folder of a session, until the file is closed.
+fn lock(folder: &Path) -> Result<File, DevError> {
+    let path = folder.join(LOCK);
+    let failed = |source| DevError::Write { path: path.clone(), source };
+    fs::create_dir_all(folder).map_err(failed)?;
+    let file = File::options().write(true).create(true).truncate(false).open(&path).map_err(failed)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(DevError::InUse(folder.to_owned())),
+        // Some network file systems have no locks.
+        Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => Ok(file),
+        Err(TryLockError::Error(error)) => Err(failed(error)),
+    }
 }
 
 /// A token of 24 random bytes.

@@ -104,6 +104,8 @@ pub(super) enum RefusalKind {
     Schema,
     /// A line is no request, or comes too early.
     Request,
+    /// Another session uses the folder.
+    InUse,
     /// The address is in use.
     Listen,
     /// The file with the objects cannot be used.
@@ -137,6 +139,7 @@ impl Refusal {
 impl From<DevError> for Refusal {
     fn from(error: DevError) -> Self {
         let kind = match error {
+            DevError::InUse(_) => RefusalKind::InUse,
             DevError::Listen(_) => RefusalKind::Listen,
             DevError::DataFile(_) => RefusalKind::DataFile,
             _ => RefusalKind::Failed,

@@ -65,6 +65,48 @@ fn process<T>(session: impl Future<Output = T>) -> T {
     runtime.expect("a runtime").block_on(session)
 }
 
+/// Two sessions of one folder would write the same files. The second one fails before it changes any.
+#[test]
+fn a_folder_has_one_session_at_a_time() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let contents = || {
+        let files =
+            fs::read_dir(folder.path()).expect("a folder").map(|entry| entry.expect("an entry").path());
+        // The server may write the file with the objects at any time.
+        let mut files: Vec<_> = files
+            .map(|path| match path.ends_with("objects.redb") {
+                true => (path, Vec::new()),
+                false => (path.clone(), fs::read(path).expect("a file")),
+            })
+            .collect();
+        files.sort();
+        files
+    };
+    process(async {
+        let (mut session, _progress) =
+            Session::start(session_options(folder.path())).await.expect("a session");
+        session.grant(&rights(&["album"])).await.expect("rights");
+        session.publish(&SessionFlags::new(&[]).expect("ports are free")).expect("a file");
+        let before = contents();
+        assert_eq!(before.len(), 5, "{before:?}");
+        for second in [
+            session_options(folder.path()),
+            session_options(folder.path()).keep_objects(PreviousObjects::Delete),
+            SessionOptions::new(folder.path()),
+        ] {
+            let refused = Session::start(second).await.map(|_| ()).expect_err("it is in use");
+            let text = refused.to_string();
+            assert!(text.starts_with("another session of this project uses "), "{text}");
+            assert_eq!(contents(), before);
+        }
+    });
+    process(async {
+        let (session, _progress) =
+            Session::start(session_options(folder.path())).await.expect("the other has ended");
+        assert!(roles(&session).await[0].contains(&"album".to_owned()), "the objects are there");
+    });
+}
+
 /// A right that a program no longer declares would hide that it is missing, also if a session before has granted it.
 #[test]
 fn rights_of_earlier_programs_and_sessions_are_taken_away() {
