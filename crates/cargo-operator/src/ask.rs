@@ -61,7 +61,7 @@ pub fn run(
     let project = arguments.selection.project(here)?;
     let mut given = arguments.arguments.clone();
     let baseline = if command == "manifests" { baseline::take(&mut given, &project.folder)? } else { None };
-    let program = arguments.selection.build(&project, shell)?;
+    let program = arguments.selection.build_to_render(&project, shell)?;
     let mut asked = offline(&program);
     asked.arg(command).args(project.settings.options(command, &given)).args(&given);
     let flags = project.settings.flags(command, flags);

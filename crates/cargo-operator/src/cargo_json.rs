@@ -1,6 +1,9 @@
 //! Cargo's answers in JSON, as far as this program reads them.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::{Path, PathBuf},
+};
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -19,6 +22,9 @@ pub(crate) struct Package {
     pub(crate) version: String,
     pub(crate) manifest_path: PathBuf,
     pub(crate) targets: Vec<BuildTarget>,
+    /// Features, with those that each enables.
+    #[serde(default)]
+    pub(crate) features: BTreeMap<String, Vec<String>>,
     /// `[package.metadata]`; null without it.
     #[serde(default)]
     pub(crate) metadata: Value,
@@ -54,6 +60,27 @@ impl Package {
     /// Folder of the package.
     pub(crate) fn folder(&self) -> &Path {
         self.manifest_path.parent().unwrap_or(Path::new(""))
+    }
+
+    /// Whether the default features enable anything but `known` features and the dependencies of these.
+    pub(crate) fn defaults_enable_more_than(&self, known: &[String]) -> bool {
+        let mut seen = BTreeSet::from(["default"]);
+        let mut waiting = vec!["default"];
+        while let Some(feature) = waiting.pop() {
+            for enabled in self.features.get(feature).into_iter().flatten() {
+                let is_dependency = enabled.starts_with("dep:") || enabled.contains('/');
+                if is_dependency && feature != "default" {
+                    continue;
+                }
+                if is_dependency || !known.contains(enabled) {
+                    return true;
+                }
+                if seen.insert(enabled) {
+                    waiting.push(enabled);
+                }
+            }
+        }
+        false
     }
 }
 
@@ -111,6 +138,33 @@ mod tests {
             assert!(
                 Metadata::parse(answer.as_bytes()).is_err_and(|error| error.contains(reason)),
                 "{answer}"
+            );
+        }
+    }
+
+    #[test]
+    fn default_features_beside_those_of_dev_are_found() {
+        for (features, known, expected) in [
+            ("{}", "", false),
+            (r#"{"default":[]}"#, "", false),
+            (r#"{"default":["dev"],"dev":["dep:kube-envtest"]}"#, "dev", false),
+            (r#"{"default":["dev"],"dev":["dep:kube-envtest","kube-envtest/dev"],"extra":[]}"#, "dev", false),
+            (r#"{"default":["dev"],"dev":["tools"],"tools":["dev","dep:clap"]}"#, "dev,tools", false),
+            (r#"{"default":["dev"],"dev":[]}"#, "", true),
+            (r#"{"default":["dev","extra"],"dev":[],"extra":[]}"#, "dev", true),
+            (r#"{"default":["dev"],"dev":["extra"],"extra":[]}"#, "dev", true),
+            (r#"{"default":["dev","dep:clap"],"dev":[]}"#, "dev", true),
+            (r#"{"default":["dev","controller-runtime/http2"],"dev":[]}"#, "dev", true),
+        ] {
+            let answer = format!(
+                r#"{{"packages":[{{"name":"a","version":"1.0.0","manifest_path":"/a/Cargo.toml","targets":[],"features":{features}}}],"workspace_root":"/a"}}"#
+            );
+            let metadata = Metadata::parse(answer.as_bytes()).expect("metadata");
+            let known: Vec<_> = known.split(',').map(str::to_owned).collect();
+            assert_eq!(
+                metadata.packages[0].defaults_enable_more_than(&known),
+                expected,
+                "{features} {known:?}"
             );
         }
     }

@@ -20,6 +20,9 @@ use crate::{
 /// Name of the program with an API server of its own.
 const DEV: &str = "dev";
 
+/// Option of cargo with which the program of an image is built.
+const NO_DEFAULT_FEATURES: &str = "--no-default-features";
+
 /// Options that select the operator's package, named as those of cargo.
 #[derive(Debug, Clone, Args)]
 pub struct PackageSelection {
@@ -72,6 +75,8 @@ pub struct Project {
     manifest: PathBuf,
     /// Features without which the program `dev` is not built; `None` without this program.
     dev_features: Option<Vec<String>>,
+    /// Whether default features enable more than the program `dev` requires. Such features are not part of an image.
+    defaults_differ_from_image: bool,
 }
 
 impl Project {
@@ -223,6 +228,7 @@ impl Selection {
         let package = self.package.package(&metadata, here)?;
         let bin = self.bin(package)?;
         let dev = package.targets.iter().find(|target| target.is_bin() && target.name == DEV);
+        let dev_features = dev.map(|dev| dev.required_features.clone());
         Ok(Project {
             folder: package.folder().to_owned(),
             package: package.name.clone(),
@@ -231,7 +237,9 @@ impl Selection {
             settings: Settings::of(&package.name, &package.metadata)?,
             library: CrateRoot::of(package),
             manifest: package.manifest_path.clone(),
-            dev_features: dev.map(|dev| dev.required_features.clone()),
+            defaults_differ_from_image: package
+                .defaults_enable_more_than(dev_features.as_deref().unwrap_or_default()),
+            dev_features,
         })
     }
 
@@ -242,6 +250,20 @@ impl Selection {
     /// The code does not compile, or cargo does not run.
     pub fn build(&self, project: &Project, shell: &Shell) -> Result<PathBuf, Failure> {
         self.build_with(project, &project.bin, self.build_options(), shell)
+    }
+
+    /// Builds the program to print what the one of an image registers, and returns its path. Default features are disabled as in an image,
+    /// unless they enable only what the program `dev` requires: then the libraries are compiled already.
+    ///
+    /// # Errors
+    ///
+    /// Like [`build`](Self::build).
+    pub fn build_to_render(&self, project: &Project, shell: &Shell) -> Result<PathBuf, Failure> {
+        let mut options = self.build_options();
+        if project.defaults_differ_from_image && self.keeps_default_features() {
+            options.push(NO_DEFAULT_FEATURES.into());
+        }
+        self.build_with(project, &project.bin, options, shell)
     }
 
     /// Builds the program `dev`, which holds the API server of a session, and returns its path.
@@ -270,8 +292,8 @@ impl Selection {
         if self.profile.is_none() {
             options.push("--release".into());
         }
-        if !self.features.no_default_features && !self.features.all_features {
-            options.push("--no-default-features".into());
+        if self.keeps_default_features() {
+            options.push(NO_DEFAULT_FEATURES.into());
         }
         // Targets with musl are static anyway. The key is quoted because names of targets can have dots.
         let flags = format!("target.\"{target}\".rustflags=[\"-C\", \"target-feature=+crt-static\"]");
@@ -329,6 +351,11 @@ impl Selection {
         }
     }
 
+    /// Whether the user's options say nothing about default features.
+    fn keeps_default_features(&self) -> bool {
+        !self.features.no_default_features && !self.features.all_features
+    }
+
     /// Options of `cargo build` that the user has given.
     fn build_options(&self) -> Vec<OsString> {
         let mut options: Vec<OsString> = Vec::new();
@@ -336,7 +363,7 @@ impl Selection {
             options.push("--all-features".into());
         }
         if self.features.no_default_features {
-            options.push("--no-default-features".into());
+            options.push(NO_DEFAULT_FEATURES.into());
         }
         if !self.features.features.is_empty() {
             options.extend(["--features".into(), self.features.features.join(",").into()]);

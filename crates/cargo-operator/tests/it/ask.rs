@@ -55,6 +55,35 @@ pub(crate) fn programs_print_their_manifests(projects: &Projects) {
     assert!(text.contains("src/lib.rs") && text.contains("error: album does not compile"), "{text}");
 }
 
+/// A kind behind a default feature is rendered only if the image has it.
+#[test]
+fn the_rendering_program_has_the_features_of_an_image() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).expect("a file");
+    fs::create_dir_all(folder.path().join("src/bin")).expect("a folder");
+    let code =
+        "fn main() { print!(\"dev {} extra {}\", cfg!(feature = \"dev\"), cfg!(feature = \"extra\")) }\n";
+    write("src/main.rs", code);
+    write("src/bin/dev.rs", code);
+    for (default, words, expected) in [
+        (r#"["dev"]"#, "crds", "dev true extra false"),
+        (r#"["dev", "extra"]"#, "crds", "dev false extra false"),
+        (r#"["dev", "extra"]"#, "rbac --features extra", "dev false extra true"),
+        (r#"["dev", "extra"]"#, "manifests --all-features", "dev true extra true"),
+        (r#"["extra"]"#, "manifests --no-default-features", "dev false extra false"),
+    ] {
+        write(
+            "Cargo.toml",
+            &format!(
+                "[package]\nname = \"plain\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\n[features]\ndefault = {default}\n\
+                 dev = []\nextra = []\n\n[[bin]]\nname = \"dev\"\nrequired-features = [\"dev\"]\n\n[workspace]\n"
+            ),
+        );
+        let asked = cargo_operator(words, folder.path());
+        assert_eq!(answer(&asked), expected, "{default} {words}: {}", errors(&asked));
+    }
+}
+
 #[test]
 fn a_folder_without_a_package_is_named_with_the_next_step() {
     let folder = tempfile::tempdir().expect("a folder");
