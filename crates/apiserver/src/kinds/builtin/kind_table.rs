@@ -40,7 +40,7 @@ use super::priority_class::PriorityClass;
 use super::priority_level_configuration::PriorityLevelConfiguration;
 use super::replica_set::ReplicaSet;
 use super::replication_controller::ReplicationController;
-use super::resource_claim::ResourceClaim;
+use super::resource_claim::{ResourceClaim, ResourceClaimTemplate, ResourceSlice};
 use super::resource_quota::ResourceQuota;
 use super::role::Role;
 use super::role_binding::RoleBinding;
@@ -361,7 +361,7 @@ pub(super) static KINDS: &[KindAttributes] = &[
     ),
     kind("resource.k8s.io/v1", "deviceclasses", Rules { returns_deleted_object: true, ..SPEC }, &Plain),
     kind("resource.k8s.io/v1", "resourceclaims", RETURNED, &ResourceClaim),
-    kind("resource.k8s.io/v1", "resourceclaimtemplates", RETURNED, &Plain),
+    kind("resource.k8s.io/v1", "resourceclaimtemplates", RETURNED, &ResourceClaimTemplate),
     KindAttributes {
         selectable: || vec![field("spec.driver"), field("spec.nodeName")],
         ..kind(
@@ -372,7 +372,7 @@ pub(super) static KINDS: &[KindAttributes] = &[
                 field_refusal: FieldRefusal::OfVersion("resource.k8s.io/v1, Kind=ResourceSlice"),
                 ..SPEC
             },
-            &Plain,
+            &ResourceSlice,
         )
     },
     kind(

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::builtin_kind::BuiltinKind;
 use super::shared::amounts::Amounts;
 use super::shared::fields::{elements, set, within};
-use super::shared::resource_names;
+use super::shared::{amounts, resource_names};
 use crate::kind::WriteContext;
 use crate::kind::resource::Resource;
 
@@ -41,6 +41,7 @@ impl BuiltinKind for LimitRange {
 
 /// Derives limits of containers: the default from the maximum, the default request from the default or the minimum.
 fn default_limit(item: &mut Value) {
+    amounts::round_fields(item, &["max", "min", "default", "defaultRequest", "maxLimitRequestRatio"]);
     if item["type"] != "Container" {
         return;
     }

@@ -9,8 +9,8 @@ use kube_apimachinery::status::FieldError;
 use serde_json::{Value, json};
 
 use super::builtin_kind::BuiltinKind;
-use super::shared::discouraged;
 use super::shared::fields::{put, set, text, within};
+use super::shared::{amounts, discouraged};
 use crate::kind::WriteContext;
 use crate::kind::resource::Resource;
 
@@ -25,6 +25,7 @@ impl BuiltinKind for Node {
             if capacity.is_object() {
                 set(status, "allocatable", capacity);
             }
+            amounts::round_fields(status, &["capacity", "allocatable"]);
         });
     }
 

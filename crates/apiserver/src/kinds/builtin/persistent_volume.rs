@@ -6,14 +6,14 @@ use serde_json::{Value, json};
 use super::builtin_kind::BuiltinKind;
 use super::shared::fields::{list, set, set_pointer, within};
 use super::shared::immutable_fields::immutable;
-use super::shared::{discouraged, pod_spec};
+use super::shared::{amounts, discouraged, pod_spec};
 use crate::kind::WriteContext;
 use crate::kind::resource::Resource;
 
 /// Finalizer that protects volumes in use.
 pub(crate) const VOLUME_PROTECTION: &str = "kubernetes.io/pv-protection";
 /// Fields of the spec other than the source of the volume.
-const OTHERS: [&str; 11] = [
+const OTHERS: [&str; 9] = [
     "accessModes",
     "capacity",
     "claimRef",
@@ -23,8 +23,6 @@ const OTHERS: [&str; 11] = [
     "storageClassName",
     "volumeAttributesClassName",
     "volumeMode",
-    "resources",
-    "selector",
 ];
 
 /// Deprecated annotations, with the fields that replace them.
@@ -58,6 +56,7 @@ impl BuiltinKind for PersistentVolume {
             set(spec, "persistentVolumeReclaimPolicy", json!("Retain"));
             set_pointer(spec, "volumeMode", json!("Filesystem"));
             pod_spec::default_volume_sources(spec);
+            amounts::round_fields(spec, &["capacity"]);
         });
     }
 

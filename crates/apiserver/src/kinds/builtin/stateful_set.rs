@@ -4,7 +4,8 @@ use kube_apimachinery::status::FieldError;
 use serde_json::{Value, json};
 
 use super::builtin_kind::BuiltinKind;
-use super::shared::fields::{elements, list, put, set, set_pointer, text, within};
+use super::persistent_volume_claim::PersistentVolumeClaim;
+use super::shared::fields::{elements, list, put, set, text, within};
 use super::shared::{pod_spec, workload};
 use crate::kind::WriteContext;
 use crate::kind::resource::Resource;
@@ -88,7 +89,14 @@ fn default_spec(spec: &mut Value) {
     set(spec, "revisionHistoryLimit", json!(10));
     set(spec, "podManagementPolicy", json!("OrderedReady"));
     within(spec, "updateStrategy", |strategy| {
-        workload::default_rolling_update(strategy, &[("partition", json!(0))]);
+        // Unlike other workloads, a set with an explicit type gets no limits.
+        if text(strategy, "type").is_empty() {
+            set(strategy, "type", json!("RollingUpdate"));
+            set(strategy, "rollingUpdate", json!({}));
+        }
+        if text(strategy, "type") == "RollingUpdate" {
+            within(strategy, "rollingUpdate", |rolling| set(rolling, "partition", json!(0)));
+        }
     });
     set(spec, "persistentVolumeClaimRetentionPolicy", json!({}));
     within(spec, "persistentVolumeClaimRetentionPolicy", |retention| {
@@ -98,8 +106,7 @@ fn default_spec(spec: &mut Value) {
     for claim in elements(spec, "volumeClaimTemplates") {
         put(claim, "apiVersion", json!("v1"));
         put(claim, "kind", json!("PersistentVolumeClaim"));
-        within(claim, "spec", |spec| set_pointer(spec, "volumeMode", json!("Filesystem")));
-        within(claim, "status", |status| set(status, "phase", json!("Pending")));
+        PersistentVolumeClaim.default(claim);
     }
     within(spec, "template", pod_spec::default);
 }
@@ -185,6 +192,27 @@ mod tests {
                 }],
             }),
         );
+    }
+
+    #[test]
+    fn only_an_absent_strategy_has_a_partition() {
+        for (strategy, expected) in [
+            (json!({}), json!({"type": "RollingUpdate", "rollingUpdate": {"partition": 0}})),
+            (json!({"type": "RollingUpdate"}), json!({"type": "RollingUpdate"})),
+            (
+                json!({"type": "RollingUpdate", "rollingUpdate": {}}),
+                json!({"type": "RollingUpdate", "rollingUpdate": {"partition": 0}}),
+            ),
+            (
+                json!({"rollingUpdate": {"partition": 2}}),
+                json!({"type": "RollingUpdate", "rollingUpdate": {"partition": 2}}),
+            ),
+            (json!({"type": "OnDelete"}), json!({"type": "OnDelete"})),
+        ] {
+            let mut spec = json!({"updateStrategy": strategy});
+            default_spec(&mut spec);
+            assert_eq!(spec["updateStrategy"], expected);
+        }
     }
 
     #[test]

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::builtin_kind::BuiltinKind;
 use super::shared::fields::{elements, put, set, within};
-use super::shared::{discouraged, pod_spec};
+use super::shared::{amounts, discouraged, pod_spec};
 use crate::kind::WriteContext;
 use crate::kind::resource::Resource;
 pub(super) use qos::qos_class;
@@ -101,7 +101,7 @@ impl BuiltinKind for Pod {
 }
 
 fn default(pod: &mut Value) {
-    within(pod, "status", default_addresses);
+    within(pod, "status", default_status);
     pod_spec::default(pod);
     let Some(spec) = pod.get_mut("spec").filter(|spec| spec.is_object()) else {
         return;
@@ -123,6 +123,19 @@ fn default(pod: &mut Value) {
                     set(port, "hostPort", number);
                 }
             }
+        }
+    }
+    resources::default_pod_level(pod);
+}
+
+fn default_status(status: &mut Value) {
+    default_addresses(status);
+    amounts::round_fields(status, &["allocatedResources"]);
+    within(status, "resources", amounts::round_resources);
+    for list in ["initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses"] {
+        for container in elements(status, list) {
+            amounts::round_fields(container, &["allocatedResources"]);
+            within(container, "resources", amounts::round_resources);
         }
     }
 }

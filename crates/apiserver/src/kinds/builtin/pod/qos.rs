@@ -1,31 +1,38 @@
 //! QoS classes of pods.
 
+use kube_apimachinery::quantity::Quantity;
 use serde_json::Value;
 
-/// Returns the QoS class: `Guaranteed` if the limits of all containers equal their requests, `BestEffort` if there are
-/// none, otherwise `Burstable`.
+use crate::kinds::builtin::shared::amounts::Amounts;
+
+/// Resources that decide the class.
+const COMPUTE: [&str; 2] = ["cpu", "memory"];
+
+/// Returns the QoS class: `Guaranteed` if everything has limits that equal the requests, `BestEffort` if there are neither, otherwise
+/// `Burstable`. Resources of the whole pod replace those of its containers.
 pub(in crate::kinds::builtin) fn qos_class(spec: &Value) -> &'static str {
     let lists =
         ["initContainers", "containers"].map(|list| spec[list].as_array().map_or(&[][..], Vec::as_slice));
-    let containers: Vec<&Value> = lists.into_iter().flatten().collect();
-    let amount = |container: &Value, kind: &str, name: &str| {
-        container["resources"][kind][name].as_str().filter(|amount| *amount != "0").map(str::to_owned)
+    let own = &spec["resources"];
+    let resources: Vec<&Value> = if own.is_object() {
+        vec![own]
+    } else {
+        lists.into_iter().flatten().map(|container| &container["resources"]).collect()
     };
-    let names = ["cpu", "memory"];
-    let asks = |container: &&Value| {
-        names.iter().any(|name| {
-            amount(container, "requests", name).is_some() || amount(container, "limits", name).is_some()
-        })
+    let amounts = |list: &Value| {
+        Amounts::read(list).only(|name, amount| COMPUTE.contains(&name) && amount > Quantity::ZERO)
     };
-    let is_exact = |container: &&Value| {
-        names.iter().all(|name| {
-            let limit = amount(container, "limits", name);
-            limit.is_some() && limit == amount(container, "requests", name)
-        })
-    };
-    if !containers.iter().any(asks) {
+    let (mut requests, mut limits) = (Amounts::default(), Amounts::default());
+    let mut all_limited = true;
+    for resources in resources {
+        let limit = amounts(&resources["limits"]);
+        all_limited &= COMPUTE.iter().all(|name| limit.get(name).is_some());
+        requests.add(&amounts(&resources["requests"]));
+        limits.add(&limit);
+    }
+    if requests.is_empty() && limits.is_empty() {
         "BestEffort"
-    } else if containers.iter().all(is_exact) {
+    } else if all_limited && requests == limits {
         "Guaranteed"
     } else {
         "Burstable"
@@ -51,5 +58,30 @@ mod tests {
         assert_eq!(class(&json!([{"resources": {"requests": {"cpu": "1"}}}])), "Burstable");
         assert_eq!(class(&json!([{"resources": {"limits": {"example.com/gpu": "1"}}}])), "BestEffort");
         assert_eq!(class(&json!([])), "BestEffort");
+        // The sums of all containers are compared.
+        let shifted = |limit: &str, request: &str| {
+            json!({"resources": {
+                "limits": {"cpu": limit, "memory": "1Gi"}, "requests": {"cpu": request, "memory": "1024Mi"},
+            }})
+        };
+        assert_eq!(class(&json!([shifted("1", "500m"), shifted("1", "1500m")])), "Guaranteed");
+    }
+
+    #[test]
+    fn resources_of_the_pod_replace_those_of_containers() {
+        let container = json!({"resources": {"requests": {"cpu": "1"}}});
+        for (resources, expected) in [
+            (json!(null), "Burstable"),
+            (json!({}), "BestEffort"),
+            (json!({"requests": {"cpu": "1"}}), "Burstable"),
+            (json!({"limits": {"cpu": "1"}, "requests": {"cpu": "1"}}), "Burstable"),
+            (
+                json!({"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "1", "memory": "1Gi"}}),
+                "Guaranteed",
+            ),
+            (json!({"limits": {"hugepages-2Mi": "2Mi"}, "requests": {"hugepages-2Mi": "2Mi"}}), "BestEffort"),
+        ] {
+            assert_eq!(qos_class(&json!({"containers": [container], "resources": resources})), expected);
+        }
     }
 }

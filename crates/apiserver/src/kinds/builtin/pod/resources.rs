@@ -8,6 +8,10 @@ use serde_json::Value;
 
 use crate::kinds::builtin::shared::amounts::Amounts;
 
+const COMPUTE: [&str; 2] = ["cpu", "memory"];
+/// Prefix of the names of huge pages.
+const HUGE_PAGES: &str = "hugepages-";
+
 /// Kind of amounts of a pod: requests or limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AmountKind {
@@ -27,7 +31,7 @@ impl AmountKind {
 /// Returns the amounts in the spec of a pod, as LimitRanges compare them.
 pub(crate) fn in_spec(pod: &Value, bound: AmountKind) -> Amounts {
     let mut total = of_containers(pod, |container| Amounts::read(&container["resources"][bound.field()]));
-    replace(&mut total, pod, bound, |name| ["cpu", "memory"].contains(&name));
+    replace(&mut total, pod, bound, |name| COMPUTE.contains(&name));
     total
 }
 
@@ -72,9 +76,47 @@ pub(crate) fn has_pod_level(pod: &Value) -> bool {
     lists.into_iter().filter_map(Value::as_object).flatten().any(|(name, _)| is_pod_level(name))
 }
 
+/// Sets defaults in `spec.resources` after those of the containers: limits of huge pages, and requests.
+pub(super) fn default_pod_level(pod: &mut Value) {
+    let own = |pod: &Value, bound: AmountKind| {
+        pod["spec"]["resources"][bound.field()].as_object().cloned().unwrap_or_default()
+    };
+    let (mut limits, mut requests) = (own(pod, AmountKind::Limits), own(pod, AmountKind::Requests));
+    if !pod["spec"]["resources"].is_object() || limits.is_empty() && requests.is_empty() {
+        return;
+    }
+    let sum = |bound: AmountKind| {
+        of_containers(pod, |container| Amounts::read(&container["resources"][bound.field()]))
+    };
+    for (name, limit) in sum(AmountKind::Limits).iter() {
+        if name.starts_with(HUGE_PAGES) && !requests.contains_key(name) {
+            limits.entry(name).or_insert_with(|| limit.to_string().into());
+        }
+    }
+    if !limits.is_empty() {
+        for (name, request) in sum(AmountKind::Requests).iter() {
+            // Huge pages cannot be overcommitted, so their requests are the limits.
+            if COMPUTE.contains(&name) {
+                requests.entry(name).or_insert_with(|| request.to_string().into());
+            }
+        }
+        for (name, limit) in &limits {
+            if is_pod_level(name) {
+                requests.entry(name).or_insert_with(|| limit.clone());
+            }
+        }
+    }
+    let resources = &mut pod["spec"]["resources"];
+    for (field, list) in [("limits", limits), ("requests", requests)] {
+        if !list.is_empty() {
+            resources[field] = Value::Object(list);
+        }
+    }
+}
+
 /// Whether `spec.resources` may have an amount of the resource.
 fn is_pod_level(name: &str) -> bool {
-    ["cpu", "memory"].contains(&name) || name.starts_with("hugepages-")
+    COMPUTE.contains(&name) || name.starts_with(HUGE_PAGES)
 }
 
 /// Replaces amounts by those of `spec.resources`.
@@ -153,6 +195,38 @@ mod tests {
         assert_eq!(in_use(&pod, AmountKind::Requests).to_string(), "cpu=5,hugepages-2Mi=2Mi");
         assert!(has_pod_level(&pod));
         assert!(!has_pod_level(&json!({"spec": {"resources": {"requests": {}}}})));
+    }
+
+    #[test]
+    fn resources_of_the_pod_have_defaults() {
+        let huge = json!({"name": "h", "resources": {"limits": {"hugepages-2Mi": "4Mi"}, "requests": {"hugepages-2Mi": "4Mi"}}});
+        for (resources, expected) in [
+            (json!(null), json!(null)),
+            (json!({}), json!({})),
+            (
+                json!({"requests": {"memory": "1Gi"}}),
+                json!({
+                    "requests": {"cpu": "3", "memory": "1Gi", "hugepages-2Mi": "4Mi"}, "limits": {"hugepages-2Mi": "4Mi"},
+                }),
+            ),
+            (
+                json!({"limits": {"cpu": "5", "memory": "1Gi"}}),
+                json!({
+                    "limits": {"cpu": "5", "memory": "1Gi", "hugepages-2Mi": "4Mi"},
+                    "requests": {"cpu": "3", "memory": "1Gi", "hugepages-2Mi": "4Mi"},
+                }),
+            ),
+            (
+                json!({"limits": {"cpu": "5"}, "requests": {"cpu": "4", "hugepages-2Mi": "2Mi"}}),
+                json!({
+                    "limits": {"cpu": "5"}, "requests": {"cpu": "4", "hugepages-2Mi": "2Mi"},
+                }),
+            ),
+        ] {
+            let mut pod = json!({"spec": {"containers": [container("1"), container("2"), huge], "resources": resources}});
+            default_pod_level(&mut pod);
+            assert_eq!(pod["spec"]["resources"], expected);
+        }
     }
 
     #[test]

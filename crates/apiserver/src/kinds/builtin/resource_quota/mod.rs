@@ -14,7 +14,8 @@ pub(crate) use counter::{ObjectCounter, QuotaOperation, storage_class};
 use scope::QuotaScope;
 
 use super::builtin_kind::BuiltinKind;
-use super::shared::amounts::Amounts;
+use super::shared::amounts::{self, Amounts};
+use super::shared::fields::within;
 use crate::kind::resource::Resource;
 
 /// Rules of ResourceQuotas as objects.
@@ -22,6 +23,11 @@ use crate::kind::resource::Resource;
 pub(super) struct ResourceQuota;
 
 impl BuiltinKind for ResourceQuota {
+    fn default(&self, quota: &mut Value) {
+        within(quota, "spec", |spec| amounts::round_fields(spec, &["hard"]));
+        within(quota, "status", |status| amounts::round_fields(status, &["hard", "used"]));
+    }
+
     fn validate(&self, _resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
         validate_quota::validate(new, old)
     }

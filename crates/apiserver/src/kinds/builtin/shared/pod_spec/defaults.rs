@@ -5,7 +5,8 @@
 use serde_json::{Value, json};
 
 use super::image_name;
-use crate::kinds::builtin::shared::fields::{elements, set, set_pointer};
+use crate::kinds::builtin::shared::amounts;
+use crate::kinds::builtin::shared::fields::{elements, set, set_pointer, text, within};
 
 /// Sets defaults of a `PodTemplateSpec` after its fields were completed.
 pub(in crate::kinds::builtin) fn default(template: &mut Value) {
@@ -21,6 +22,8 @@ pub(in crate::kinds::builtin) fn default(template: &mut Value) {
     for list in ["initContainers", "containers", "ephemeralContainers"] {
         elements(spec, list).for_each(container);
     }
+    amounts::round_fields(spec, &["overhead"]);
+    within(spec, "resources", amounts::round_resources);
     elements(spec, "volumes").for_each(volume);
 }
 
@@ -37,9 +40,9 @@ fn service_account(spec: &mut Value) {
 }
 
 fn container(container: &mut Value) {
-    let image = container.get("image").and_then(Value::as_str).unwrap_or_default();
-    let policy = if image_name::is_latest(image) { "Always" } else { "IfNotPresent" };
+    let policy = pull_policy(text(container, "image"));
     set(container, "imagePullPolicy", json!(policy));
+    within(container, "resources", amounts::round_resources);
     set(container, "terminationMessagePath", json!("/dev/termination-log"));
     set(container, "terminationMessagePolicy", json!("File"));
     for port in elements(container, "ports") {
@@ -60,6 +63,11 @@ fn container(container: &mut Value) {
             http_get(get);
         }
     }
+}
+
+/// Returns the policy for pulling an image if none is set.
+fn pull_policy(image: &str) -> &'static str {
+    if image_name::is_latest(image) { "Always" } else { "IfNotPresent" }
 }
 
 fn probe(probe: &mut Value) {
@@ -101,6 +109,10 @@ fn volume(volume: &mut Value) {
     if volume.as_object().is_some_and(|fields| fields.keys().all(|key| key == "name")) {
         volume["emptyDir"] = json!({});
     }
+    within(volume, "image", |image| {
+        let policy = pull_policy(text(image, "reference"));
+        set(image, "pullPolicy", json!(policy));
+    });
     default_volume_sources(volume);
 }
 
@@ -137,6 +149,7 @@ pub(in crate::kinds::builtin) fn default_volume_sources(volume: &mut Value) {
             "ephemeral" => {
                 if let Some(spec) = source.pointer_mut("/volumeClaimTemplate/spec") {
                     set(spec, "volumeMode", json!("Filesystem"));
+                    within(spec, "resources", amounts::round_resources);
                 }
             }
             _ => {}
@@ -214,6 +227,8 @@ mod tests {
             &json!({"volumes": [
                 {"name": "a"}, {"name": "b", "secret": {"secretName": "s"}}, {"name": "c", "hostPath": {"path": "/"}},
                 {"name": "d", "projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}},
+                {"name": "e", "image": {"reference": "model"}}, {"name": "f", "image": {"reference": "model:1"}},
+                {"name": "g", "image": {"reference": "model", "pullPolicy": "Never"}},
             ]}),
             &json!({"volumes": [
                 {"name": "a", "emptyDir": {}}, {"name": "b", "secret": {"secretName": "s", "defaultMode": 420}},
@@ -221,7 +236,26 @@ mod tests {
                 {"name": "d", "projected": {
                     "sources": [{"serviceAccountToken": {"path": "t", "expirationSeconds": 3600}}], "defaultMode": 420,
                 }},
+                {"name": "e", "image": {"reference": "model", "pullPolicy": "Always"}},
+                {"name": "f", "image": {"reference": "model:1", "pullPolicy": "IfNotPresent"}},
+                {"name": "g", "image": {"reference": "model", "pullPolicy": "Never"}},
             ]}),
+        );
+    }
+
+    #[test]
+    fn amounts_are_rounded_to_thousandths() {
+        check(
+            &json!({
+                "volumes": [{"name": "a", "ephemeral": {"volumeClaimTemplate": {"spec": {"resources": {"requests": {"storage": "1u"}}}}}}],
+                "overhead": {"cpu": "1u"}, "resources": {"limits": {"cpu": "1u"}, "requests": {"cpu": "1n"}},
+            }),
+            &json!({
+                "volumes": [{"name": "a", "ephemeral": {"volumeClaimTemplate": {
+                    "spec": {"resources": {"requests": {"storage": "1m"}}, "volumeMode": "Filesystem"},
+                }}}],
+                "overhead": {"cpu": "1m"}, "resources": {"limits": {"cpu": "1m"}, "requests": {"cpu": "1m"}},
+            }),
         );
     }
 
