@@ -12,8 +12,13 @@ const SHOWN: usize = 3;
 pub(super) fn cell(kind: &str, name: &str) -> Option<CellFn> {
     Some(match (kind, name) {
         ("Endpoints", "Endpoints") => |object, _| {
-            let places: Vec<String> = array(&object["subsets"]).flat_map(places).collect();
-            json!(if places.is_empty() { "<none>".to_owned() } else { shown(&places) })
+            let subsets = array(&object["subsets"]);
+            // Subsets without addresses are shown as an empty text.
+            if subsets.len() == 0 {
+                json!("<none>")
+            } else {
+                json!(shown(&subsets.flat_map(places).collect::<Vec<_>>()))
+            }
         },
         ("EndpointSlice", "AddressType") => |object, _| text(object, "/addressType"),
         ("EndpointSlice", "Ports") => |object, _| {

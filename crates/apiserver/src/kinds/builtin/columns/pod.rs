@@ -10,7 +10,8 @@ use super::{age, first_text, number, string, text_at, wide};
 pub(super) fn pod() -> Vec<Column> {
     vec![
         string("Ready", "The aggregate readiness state of this pod for accepting traffic.", |pod, _| {
-            json!(format!("{}/{}", summary(pod).ready, list(pod, "/spec/containers").len()))
+            let summary = summary(pod);
+            json!(format!("{}/{}", summary.ready, summary.containers))
         }),
         string("Status", "The aggregate status of the containers in this pod.", |pod, _| {
             json!(summary(pod).reason)
@@ -61,99 +62,156 @@ pub(super) fn pod() -> Vec<Column> {
     ]
 }
 
+#[derive(Debug, Default)]
 struct Summary {
     reason: String,
     ready: usize,
-    restarts: i64,
+    /// Number of containers, with sidecars: init containers that restart always.
+    containers: usize,
+    restarts: Restarts,
+}
+
+/// Restarts of containers.
+#[derive(Debug, Clone, Copy, Default)]
+struct Restarts {
+    count: i64,
+    last: Option<Timestamp>,
+}
+
+impl Restarts {
+    fn add(&mut self, container: &Value) {
+        self.count += number(container, "/restartCount");
+        let last = text_at(container, "/lastState/terminated/finishedAt").and_then(|time| time.parse().ok());
+        self.last = self.last.max(last);
+    }
 }
 
 /// Summarizes the pod. The reason is that of the first init container that has not succeeded, or else that of the first container with a
 /// problem, or else the phase.
 fn summary(pod: &Value) -> Summary {
     let reason = first_text(pod, &["/status/reason", "/status/phase"]);
-    let mut reason = reason.as_str().unwrap_or_default().to_owned();
+    let mut summary = Summary {
+        reason: reason.as_str().unwrap_or_default().to_owned(),
+        containers: list(pod, "/spec/containers").len() + sidecars(pod).count(),
+        ..Summary::default()
+    };
     let gated = list(pod, "/status/conditions")
         .iter()
         .any(|condition| condition["type"] == "PodScheduled" && condition["reason"] == "SchedulingGated");
     if gated {
-        "SchedulingGated".clone_into(&mut reason);
+        "SchedulingGated".clone_into(&mut summary.reason);
     }
-    let (mut ready, mut restarts, mut running) = (0, 0, false);
-    if let Some(initializing) = initializing(pod, &mut restarts) {
-        reason = initializing;
-    } else {
-        // Restarts of init containers no longer count.
-        restarts = 0;
-        // In reverse order, so that the first container with a problem decides.
-        for container in list(pod, "/status/containerStatuses").iter().rev() {
-            restarts += number(container, "/restartCount");
-            if let Some(trouble) = trouble(container) {
-                reason = trouble;
-            } else if container["ready"] == true && container["state"]["running"].is_object() {
-                running = true;
-                ready += 1;
-            }
-        }
-        if reason == "Completed" && running {
-            let ready = has_condition(pod, Some("Ready"));
-            (if ready { "Running" } else { "NotReady" }).clone_into(&mut reason);
-        }
+    let mut of_sidecars = Restarts::default();
+    let initializing = initializing(pod, &mut summary, &mut of_sidecars);
+    let initialized =
+        list(pod, "/status/conditions").iter().find(|condition| condition["type"] == "Initialized");
+    if !initializing || initialized.is_some_and(|condition| condition["status"] == "True") {
+        // Restarts of other init containers no longer count.
+        summary.restarts = of_sidecars;
+        add_containers(pod, &mut summary);
     }
     if pod["metadata"]["deletionTimestamp"].is_string() {
         let ended = ["Succeeded", "Failed"].contains(&text_at(pod, "/status/phase").unwrap_or_default());
         if text_at(pod, "/status/reason") == Some("NodeLost") {
-            "Unknown".clone_into(&mut reason);
+            "Unknown".clone_into(&mut summary.reason);
         } else if !ended {
-            "Terminating".clone_into(&mut reason);
+            "Terminating".clone_into(&mut summary.reason);
         }
     }
-    Summary { reason, ready, restarts }
+    summary
 }
 
-/// Returns the state of the first init container that has not succeeded, if there is one.
-fn initializing(pod: &Value, restarts: &mut i64) -> Option<String> {
+/// Adds the containers that run after the init containers.
+fn add_containers(pod: &Value, summary: &mut Summary) {
+    let (mut running, mut failure) = (false, None);
+    // In reverse order, so that the first container with a problem decides.
+    for container in list(pod, "/status/containerStatuses").iter().rev() {
+        summary.restarts.add(container);
+        if let Some(trouble) = trouble(container) {
+            let is_waiting =
+                text_at(container, "/state/waiting/reason").is_some_and(|reason| !reason.is_empty());
+            if !is_waiting && number(container, "/state/terminated/exitCode") != 0 {
+                failure = Some(trouble.clone());
+            }
+            summary.reason = trouble;
+        } else if container["ready"] == true && container["state"]["running"].is_object() {
+            running = true;
+            summary.ready += 1;
+        }
+    }
+    // The first container has ended well, but others may run or have failed.
+    if summary.reason == "Completed" {
+        if running && has_condition(pod, Some("Ready")) {
+            "Running".clone_into(&mut summary.reason);
+        } else if let Some(failure) = failure {
+            summary.reason = failure;
+        } else if running {
+            "NotReady".clone_into(&mut summary.reason);
+        }
+    }
+}
+
+/// Returns the init containers that restart always.
+fn sidecars(pod: &Value) -> impl Iterator<Item = &Value> {
+    list(pod, "/spec/initContainers").iter().filter(|container| container["restartPolicy"] == "Always")
+}
+
+/// Whether an init container has neither succeeded nor started as a sidecar. Adds the state of the init containers up to this one.
+fn initializing(pod: &Value, summary: &mut Summary, of_sidecars: &mut Restarts) -> bool {
     let containers = list(pod, "/status/initContainerStatuses");
     for (index, container) in containers.iter().enumerate() {
-        *restarts += number(container, "/restartCount");
+        summary.restarts.add(container);
+        let is_sidecar = sidecars(pod).any(|sidecar| sidecar["name"] == container["name"]);
+        if is_sidecar {
+            of_sidecars.add(container);
+        }
         let state = &container["state"];
-        let ended_well = state["terminated"].is_object() && number(state, "/terminated/exitCode") == 0;
-        if ended_well || container["started"] == true {
+        if state["terminated"].is_object() && number(state, "/terminated/exitCode") == 0 {
             continue;
         }
-        return Some(match trouble(container).filter(|trouble| trouble != "PodInitializing") {
+        if is_sidecar && container["started"] == true {
+            summary.ready += usize::from(container["ready"] == true);
+            continue;
+        }
+        summary.reason = match init_trouble(state) {
             Some(trouble) => format!("Init:{trouble}"),
             None => format!("Init:{index}/{}", list(pod, "/spec/initContainers").len()),
-        });
+        };
+        return true;
     }
-    None
+    false
+}
+
+/// Returns the reason why an init container does not run. Unlike for other containers, its end comes before its wait.
+fn init_trouble(state: &Value) -> Option<String> {
+    if state["terminated"].is_object() {
+        return Some(end(&state["terminated"]));
+    }
+    let waiting =
+        text_at(state, "/waiting/reason").filter(|reason| !["", "PodInitializing"].contains(reason));
+    waiting.map(str::to_owned)
 }
 
 /// Returns the reason why a container does not run.
 fn trouble(container: &Value) -> Option<String> {
     let state = &container["state"];
     let waiting = text_at(state, "/waiting/reason").filter(|reason| !reason.is_empty());
-    if let Some(reason) = waiting {
-        return Some(reason.to_owned());
-    }
-    let ended = state.get("terminated").filter(|ended| ended.is_object())?;
-    Some(match (text_at(ended, "/reason").unwrap_or_default(), number(ended, "/signal")) {
+    waiting.map(str::to_owned).or_else(|| state["terminated"].is_object().then(|| end(&state["terminated"])))
+}
+
+/// Returns the reason why a container ended.
+fn end(ended: &Value) -> String {
+    match (text_at(ended, "/reason").unwrap_or_default(), number(ended, "/signal")) {
         ("", 0) => format!("ExitCode:{}", number(ended, "/exitCode")),
         ("", signal) => format!("Signal:{signal}"),
         (reason, _) => reason.to_owned(),
-    })
+    }
 }
 
 fn restarts(pod: &Value, now: Timestamp) -> Value {
-    let count = summary(pod).restarts;
-    let last = ["/status/initContainerStatuses", "/status/containerStatuses"]
-        .into_iter()
-        .flat_map(|pointer| list(pod, pointer))
-        .filter_map(|container| {
-            text_at(container, "/lastState/terminated/finishedAt")?.parse::<Timestamp>().ok()
-        })
-        .max();
+    let Restarts { count, last } = summary(pod).restarts;
     json!(match last {
-        Some(time) if count > 0 => format!("{count} ({} ago)", since(time, now)),
+        Some(time) if count != 0 => format!("{count} ({} ago)", since(time, now)),
         _ => count.to_string(),
     })
 }
@@ -177,8 +235,8 @@ mod tests {
     use super::*;
 
     fn check(pod: &Value, expected: &str) {
-        let Summary { reason, ready, restarts } = summary(pod);
-        assert_eq!(format!("{ready} {reason} {restarts}"), expected);
+        let Summary { reason, ready, restarts, .. } = summary(pod);
+        assert_eq!(format!("{ready} {reason} {}", restarts.count), expected);
     }
 
     #[test]
@@ -210,5 +268,60 @@ mod tests {
             }),
             "0 Init:1/2 0",
         );
+    }
+
+    #[test]
+    fn sidecars_count_as_containers() {
+        let spec = json!({
+            "containers": [{"name": "c"}], "initContainers": [{"name": "i"}, {"name": "s", "restartPolicy": "Always"}],
+        });
+        let ended = |time: &str| json!({"terminated": {"exitCode": 1, "finishedAt": time}});
+        let init = json!({
+            "name": "i", "restartCount": 5, "state": {"terminated": {"exitCode": 0}},
+            "lastState": ended("2026-01-01T00:00:09Z"),
+        });
+        let sidecar = json!({
+            "name": "s", "restartCount": 2, "started": true, "ready": true, "state": {"running": {}},
+            "lastState": ended("2026-01-01T00:00:05Z"),
+        });
+        let container = json!({
+            "name": "c", "restartCount": 1, "ready": true, "state": {"running": {}}, "lastState": ended("2026-01-01T00:00:02Z"),
+        });
+        let pod = json!({"spec": spec, "status": {
+            "phase": "Running", "initContainerStatuses": [init, sidecar], "containerStatuses": [container],
+        }});
+        check(&pod, "2 Running 3");
+        assert_eq!(summary(&pod).containers, 2);
+        // The last restart of an init container does not count any more.
+        assert_eq!(restarts(&pod, "2026-01-01T00:00:10Z".parse().unwrap()), "3 (5s ago)");
+        // An init container that is no sidecar has not ended, even if it has started.
+        let mut started = pod.clone();
+        started["status"]["initContainerStatuses"][0]["state"] = json!({"running": {}});
+        started["status"]["initContainerStatuses"][0]["started"] = json!(true);
+        check(&started, "0 Init:0/2 5");
+        // The condition says that the pod was initialized before.
+        started["status"]["conditions"] = json!([{"type": "Initialized", "status": "True"}]);
+        check(&started, "1 Init:0/2 1");
+    }
+
+    #[test]
+    fn a_completed_container_does_not_hide_the_others() {
+        let running = json!({"ready": true, "state": {"running": {}}});
+        let done = json!({"state": {"terminated": {"exitCode": 0, "reason": "Completed"}}});
+        let failed = json!({"state": {"terminated": {"exitCode": 2, "reason": "Error"}}});
+        let ready = json!([{"type": "Ready", "status": "True"}]);
+        for (containers, conditions, expected) in [
+            (json!([done, running]), json!([]), "1 NotReady 0"),
+            (json!([done, running]), ready.clone(), "1 Running 0"),
+            (json!([done, failed]), json!([]), "0 Error 0"),
+            (json!([done, failed, running]), json!([]), "1 Error 0"),
+            (json!([done, failed, running]), ready, "1 Running 0"),
+            (json!([done]), json!([]), "0 Completed 0"),
+        ] {
+            check(
+                &json!({"status": {"phase": "Running", "containerStatuses": containers, "conditions": conditions}}),
+                expected,
+            );
+        }
     }
 }

@@ -1,5 +1,7 @@
 //! Columns with recorded names, types and descriptions (`columns.txt`), and their cells.
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 use kube_apimachinery::metadata;
 use kube_apimachinery::selector;
@@ -14,6 +16,8 @@ use crate::kinds::builtin::data;
 const NONE: &str = "<none>";
 const UNSET: &str = "<unset>";
 const UNKNOWN: &str = "<unknown>";
+/// Annotation that was once used instead of the field `storageClassName`, and takes precedence.
+const STORAGE_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 
 /// A recorded column: name, type, priority, description.
 #[derive(Deserialize)]
@@ -253,10 +257,8 @@ fn node(name: &str) -> CellFn {
         "Kernel-Version" => |object, _| {
             let kernel = or(object, "/status/nodeInfo/kernelVersion", UNKNOWN);
             match text_at(object, "/status/nodeInfo/architecture").filter(|text| !text.is_empty()) {
-                Some(architecture) if kernel != UNKNOWN => {
-                    json!(format!("{} ({architecture})", plain(&kernel)))
-                }
-                _ => kernel,
+                Some(architecture) => json!(format!("{} ({architecture})", plain(&kernel))),
+                None => kernel,
             }
         },
         _ => |object, _| or(object, "/status/nodeInfo/containerRuntimeVersion", UNKNOWN),
@@ -270,7 +272,7 @@ fn address(node: &Value, kind: &str) -> Value {
 
 fn volume(name: &str) -> CellFn {
     match name {
-        "Capacity" => |object, _| or(object, "/spec/capacity/storage", ""),
+        "Capacity" => |object, _| or(object, "/spec/capacity/storage", "0"),
         "Access Modes" => |object, _| modes(&object["spec"]["accessModes"]),
         "Reclaim Policy" => |object, _| or(object, "/spec/persistentVolumeReclaimPolicy", ""),
         "Status" => phase,
@@ -288,7 +290,8 @@ fn claim(name: &str) -> CellFn {
         "Status" => phase,
         "Volume" => |object, _| or(object, "/spec/volumeName", ""),
         "Capacity" => |object, _| {
-            if is_bound(object) { or(object, "/status/capacity/storage", "") } else { json!("") }
+            // As in Go, a missing amount is zero.
+            if is_bound(object) { or(object, "/status/capacity/storage", "0") } else { json!("") }
         },
         "Access Modes" => {
             |object, _| if is_bound(object) { modes(&object["status"]["accessModes"]) } else { json!("") }
@@ -300,7 +303,10 @@ fn claim(name: &str) -> CellFn {
 /// Returns the cells that volumes and claims share.
 fn storage(name: &str) -> CellFn {
     match name {
-        "StorageClass" => |object, _| or(object, "/spec/storageClassName", ""),
+        "StorageClass" => |object, _| match &object["metadata"]["annotations"][STORAGE_CLASS] {
+            Value::String(class) => json!(class),
+            _ => or(object, "/spec/storageClassName", ""),
+        },
         "VolumeAttributesClass" => |object, _| or(object, "/spec/volumeAttributesClassName", UNSET),
         _ => |object, _| or(object, "/spec/volumeMode", UNSET),
     }
@@ -357,26 +363,27 @@ fn decision(object: &Value, _: Timestamp) -> Value {
     json!(words.join(","))
 }
 
-/// Lists three hosts, and the number of others.
+/// Lists three hosts, and the number of rules but three. Rules without a host are not listed, but counted.
 fn hosts(object: &Value, _: Timestamp) -> Value {
     const SHOWN: usize = 3;
-    let rules = array(&object["spec"]["rules"]).iter();
-    let hosts: Vec<&str> = rules.map(|rule| plain(&rule["host"])).filter(|host| !host.is_empty()).collect();
-    json!(match hosts.len() {
-        0 => "*".to_owned(),
-        1..=SHOWN => hosts.join(","),
-        all => format!("{} + {} more...", hosts[..SHOWN].join(","), all - SHOWN),
-    })
+    let rules = array(&object["spec"]["rules"]);
+    let mut hosts: Vec<&str> = Vec::new();
+    for rule in rules {
+        if hosts.len() == SHOWN {
+            return json!(format!("{} + {} more...", hosts.join(","), rules.len() - SHOWN));
+        }
+        hosts.extend(Some(plain(&rule["host"])).filter(|host| !host.is_empty()));
+    }
+    json!(if hosts.is_empty() { "*".to_owned() } else { hosts.join(",") })
 }
 
-/// Lists the addresses of load balancers.
+/// Lists the addresses of load balancers, sorted and each once.
 fn balancers(object: &Value) -> String {
     let places = array(&object["status"]["loadBalancer"]["ingress"]).iter();
-    let places: Vec<&str> = places
-        .map(|place| if place["ip"].is_string() { plain(&place["ip"]) } else { plain(&place["hostname"]) })
-        .filter(|place| !place.is_empty())
-        .collect();
-    places.join(",")
+    let first =
+        |place: &'_ Value| ["ip", "hostname"].into_iter().find(|field| !plain(&place[field]).is_empty());
+    let places: BTreeSet<&str> = places.filter_map(|place| Some(plain(&place[first(place)?]))).collect();
+    places.into_iter().collect::<Vec<_>>().join(",")
 }
 
 /// Lists the external addresses of a service.
@@ -536,6 +543,12 @@ mod tests {
     }
 
     #[test]
+    fn an_unknown_kernel_has_an_architecture() {
+        let node = json!({"status": {"nodeInfo": {"architecture": "arm64"}}});
+        assert_eq!(shown("Node", &node)[6], "<unknown> (arm64)");
+    }
+
+    #[test]
     fn volumes_and_claims_show_their_capacity_and_binding() {
         let volume = json!({"spec": {
             "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "persistentVolumeReclaimPolicy": "Delete",
@@ -550,6 +563,16 @@ mod tests {
             shown("PersistentVolumeClaim", &claim),
             ["Pending", "", "", "", "manual", "<unset>", "Filesystem"]
         );
+        let annotated = json!({
+            "metadata": {"annotations": {"volume.beta.kubernetes.io/storage-class": "old"}},
+            "spec": {"storageClassName": "manual", "volumeName": "v"}, "status": {"phase": "Bound"},
+        });
+        assert_eq!(
+            shown("PersistentVolumeClaim", &annotated),
+            ["Bound", "v", "0", "", "old", "<unset>", "<unset>"]
+        );
+        let cells = shown("PersistentVolume", &annotated);
+        assert_eq!((&cells[0], &cells[5]), (&json!("0"), &json!("old")));
     }
 
     #[test]
@@ -558,6 +581,18 @@ mod tests {
         let ingress = json!({"spec": {"ingressClassName": "nginx", "rules": rules, "tls": [{}]}});
         assert_eq!(shown("Ingress", &ingress), ["nginx", "a,b,c + 1 more...", "", "80, 443"]);
         assert_eq!(shown("Ingress", &json!({"spec": {}})), ["<none>", "*", "", "80"]);
+        // Rules without hosts count too.
+        for (hosts, expected) in [
+            (&["", "a", "", "b"][..], "a,b"),
+            (&["", "a", "b", "c"], "a,b,c"),
+            (&["", "a", "b", "c", ""], "a,b,c + 2 more..."),
+        ] {
+            let rules: Vec<Value> = hosts.iter().map(|host| json!({"host": host})).collect();
+            assert_eq!(shown("Ingress", &json!({"spec": {"rules": rules}}))[1], expected);
+        }
+        let places = json!([{"ip": "b"}, {"hostname": "a"}, {"ip": "", "hostname": "c"}, {"ip": "a", "hostname": "d"}, {}]);
+        let ingress = json!({"status": {"loadBalancer": {"ingress": places}}});
+        assert_eq!(shown("Ingress", &ingress)[2], "a,b,c");
     }
 
     #[test]
