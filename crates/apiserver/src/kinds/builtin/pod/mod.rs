@@ -1,5 +1,6 @@
 //! Pods. Rules of the spec that templates share are in `shared/pod_spec`.
 
+mod constraints;
 mod pod_update;
 mod qos;
 mod resize;

@@ -2,15 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use kube_apimachinery::go::quote;
 use kube_apimachinery::status::FieldError;
 use serde_json::Value;
 
-use crate::kinds::builtin::shared::fields::{elements, keep_write, list, put};
+use super::constraints;
+use crate::kinds::builtin::shared::fields::{elements, keep_write, list, put, text};
 
-/// Checks that an update only changes mutable fields of the spec: images, the deadline, added tolerations, and the
-/// scheduling constraints while the pod has scheduling gates.
+/// Checks that an update only changes mutable fields of the spec: images, the deadline, added tolerations, removed scheduling gates, and
+/// while the pod has scheduling gates, added constraints.
 ///
-/// kube-apiserver appends a diff of its internal structures to the message, which is omitted here.
+/// kube-apiserver appends a diff of its internal structures to the last message, which is omitted here.
 pub(super) fn validate(old: &Value, new: &Value) -> Vec<FieldError> {
     const WHY: &str = "pod updates may not change fields other than `spec.containers[*].image`,\
                        `spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to \
@@ -20,13 +22,20 @@ pub(super) fn validate(old: &Value, new: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     for field in ["containers", "initContainers"] {
         if list(before, field).len() != list(after, field).len() {
-            return vec![FieldError::forbidden(
-                format!("spec.{field}"),
-                "pod updates may not add or remove containers",
-            )];
+            let why = "pod updates may not add or remove containers";
+            errors.push(FieldError::forbidden(format!("spec.{field}"), why));
+            return errors;
+        }
+        errors.extend(images(after, field));
+    }
+    match deadline(before, after) {
+        Deadline::Valid => {}
+        Deadline::Removed(error) => errors.push(error),
+        Deadline::Wrong(error) => {
+            errors.push(error);
+            return errors;
         }
     }
-    errors.extend(deadline(before, after));
     // Objects are sorted by key, so equal tolerations have equal texts.
     let kept: BTreeSet<String> = tolerations(after).iter().map(Value::to_string).collect();
     if tolerations(before).iter().any(|toleration| !kept.contains(&toleration.to_string())) {
@@ -34,8 +43,8 @@ pub(super) fn validate(old: &Value, new: &Value) -> Vec<FieldError> {
             "spec.tolerations",
             "existing toleration can not be modified except its tolerationSeconds",
         ));
-        return errors;
     }
+    errors.extend(new_gates(before, after));
     // Undo the permitted changes in a copy, which must then equal the old spec.
     let mut kept = after.clone();
     for field in ["containers", "initContainers"] {
@@ -45,15 +54,17 @@ pub(super) fn validate(old: &Value, new: &Value) -> Vec<FieldError> {
             put(container, "image", image);
         }
     }
-    let mut changeable = vec!["activeDeadlineSeconds", "tolerations"];
+    let mut changeable = vec!["activeDeadlineSeconds", "tolerations", "schedulingGates"];
     if before["terminationGracePeriodSeconds"].as_i64().is_some_and(|seconds| seconds < 0)
         && after["terminationGracePeriodSeconds"] == 1
     {
         changeable.push("terminationGracePeriodSeconds");
     }
+    // With gates, the scheduler has not considered the pod yet.
     if !list(before, "schedulingGates").is_empty() {
-        // The scheduler has not considered the pod yet.
-        changeable.extend(["schedulingGates", "nodeSelector", "affinity"]);
+        errors.extend(constraints::validate(before, after));
+        changeable.push("nodeSelector");
+        constraints::restore_node_affinity(before, &mut kept);
     }
     for field in changeable {
         put(&mut kept, field, before[field].clone());
@@ -64,20 +75,62 @@ pub(super) fn validate(old: &Value, new: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// Checks that the deadline of a pod is not extended or removed.
-fn deadline(before: &Value, after: &Value) -> Option<FieldError> {
-    const FIELD: &str = "spec.activeDeadlineSeconds";
-    let (old, new) = (before["activeDeadlineSeconds"].as_i64(), after["activeDeadlineSeconds"].as_i64());
-    match (old, new) {
-        (Some(_), None) => {
-            Some(FieldError::invalid(FIELD, "null", "must not update from a positive integer to nil value"))
+/// Validates the images of containers.
+fn images(spec: &Value, field: &str) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    for (index, container) in list(spec, field).iter().enumerate() {
+        let (image, place) = (text(container, "image"), format!("spec.{field}[{index}].image"));
+        if image.is_empty() {
+            errors.push(FieldError::required(place, ""));
+        } else if image.trim() != image {
+            errors.push(FieldError::invalid(
+                place,
+                &quote(image),
+                "must not have leading or trailing whitespace",
+            ));
         }
-        (Some(old), Some(new)) if new > old => {
-            let why = "must be less than or equal to previous value";
-            Some(FieldError::invalid(FIELD, &new.to_string(), why))
-        }
-        _ => None,
     }
+    errors
+}
+
+/// Result of the check of the deadline.
+enum Deadline {
+    Valid,
+    /// The deadline is gone; kube-apiserver goes on with other fields.
+    Removed(FieldError),
+    /// The deadline is out of range or later than before; kube-apiserver ends the validation.
+    Wrong(FieldError),
+}
+
+/// Checks that the deadline of a pod is not extended or removed.
+fn deadline(before: &Value, after: &Value) -> Deadline {
+    const FIELD: &str = "spec.activeDeadlineSeconds";
+    let wrong =
+        |number: i64, why: &str| Deadline::Wrong(FieldError::invalid(FIELD, &number.to_string(), why));
+    match (before["activeDeadlineSeconds"].as_i64(), after["activeDeadlineSeconds"].as_i64()) {
+        (Some(_), None) => Deadline::Removed(FieldError::invalid(
+            FIELD,
+            "null",
+            "must not update from a positive integer to nil value",
+        )),
+        (_, Some(new)) if !(0..=i64::from(i32::MAX)).contains(&new) => {
+            wrong(new, &format!("must be between 0 and {}, inclusive", i32::MAX))
+        }
+        (Some(old), Some(new)) if new > old => wrong(new, "must be less than or equal to previous value"),
+        _ => Deadline::Valid,
+    }
+}
+
+/// Checks that scheduling gates are only removed.
+fn new_gates(before: &Value, after: &Value) -> Vec<FieldError> {
+    let known: BTreeSet<&str> =
+        list(before, "schedulingGates").iter().map(|gate| text(gate, "name")).collect();
+    let gates = list(after, "schedulingGates").iter().map(|gate| text(gate, "name")).enumerate();
+    let errors = gates.filter(|(_, gate)| !known.contains(gate)).map(|(index, gate)| {
+        let why = format!("only deletion is allowed, but found new scheduling gate '{gate}'");
+        FieldError::forbidden(format!("spec.schedulingGates[{index}].name"), &why)
+    });
+    errors.collect()
 }
 
 /// Returns the tolerations without `tolerationSeconds`, which may change.
@@ -156,6 +209,45 @@ mod tests {
         check(|spec| spec["nodeSelector"] = json!({"a": "b"}), &["spec"]);
         check(|spec| spec["containers"] = json!([]), &["spec.containers"]);
         check(|spec| spec["tolerations"] = json!([]), &["spec.tolerations"]);
+        check(|spec| spec["activeDeadlineSeconds"] = json!(null), &["spec.activeDeadlineSeconds"]);
+        check(|spec| spec["activeDeadlineSeconds"] = json!(-1), &["spec.activeDeadlineSeconds"]);
+        check(|spec| spec["activeDeadlineSeconds"] = json!(1_i64 << 31), &["spec.activeDeadlineSeconds"]);
+        check(|spec| spec["containers"][0]["image"] = json!(" b"), &["spec.containers[0].image"]);
+        check(|spec| spec["containers"][0]["image"] = json!(""), &["spec.containers[0].image"]);
+        check(|spec| spec["schedulingGates"] = json!([{"name": "g"}]), &["spec.schedulingGates[0].name"]);
+    }
+
+    /// A wrong number of containers and a wrong deadline end the validation; other errors are collected.
+    #[test]
+    fn some_errors_end_the_validation() {
+        let both = |spec: &mut Value| {
+            spec["tolerations"] = json!([]);
+            spec["nodeName"] = json!("m");
+        };
+        check(both, &["spec.tolerations", "spec"]);
+        check(
+            |spec| {
+                both(spec);
+                spec["activeDeadlineSeconds"] = json!(null);
+            },
+            &["spec.activeDeadlineSeconds", "spec.tolerations", "spec"],
+        );
+        check(
+            |spec| {
+                both(spec);
+                spec["activeDeadlineSeconds"] = json!(10);
+                spec["containers"][0]["image"] = json!("");
+            },
+            &["spec.containers[0].image", "spec.activeDeadlineSeconds"],
+        );
+        check(
+            |spec| {
+                both(spec);
+                spec["initContainers"] = json!([{"name": "i"}]);
+                spec["containers"][0]["image"] = json!("");
+            },
+            &["spec.containers[0].image", "spec.initContainers"],
+        );
         check(|spec| spec["activeDeadlineSeconds"] = json!(10), &["spec.activeDeadlineSeconds"]);
     }
 
