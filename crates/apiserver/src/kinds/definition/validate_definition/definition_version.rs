@@ -99,7 +99,8 @@ pub(super) fn check_all(spec: &Value, old: &Value, errors: &mut Vec<FieldError>)
             let schema =
                 Some(&version["schema"]["openAPIV3Schema"]).filter(|schema| schemas && schema.is_object());
             let missing = "may only be set when `version.schema.openAPIV3Schema` is not included";
-            check_selectable(version, schema, &format!("{place}.selectableFields"), missing, errors);
+            let limit = selectable_limit(version, old_version(before, name));
+            check_selectable(version, schema, limit, &format!("{place}.selectableFields"), missing, errors);
         }
     }
     let mut invalid = |detail: &str| {
@@ -143,7 +144,9 @@ pub(super) fn check_shared(spec: &Value, old: &Value, errors: &mut Vec<FieldErro
     if shared(versions, "selectableFields").1 {
         let schema = validation.map(|validation| &validation["openAPIV3Schema"]);
         let missing = "may only be set when validations.schema is included";
-        check_selectable(first, schema, "spec.selectableFields", missing, errors);
+        let before = list(old, "versions");
+        let limit = selectable_limit(first, before.first().filter(|_| shared(before, "selectableFields").1));
+        check_selectable(first, schema, limit, "spec.selectableFields", missing, errors);
     }
 }
 
@@ -173,9 +176,10 @@ fn check_schema(
     errors: &mut Vec<FieldError>,
 ) {
     let schema = &validation["openAPIV3Schema"];
-    if !schema.is_object() || before.iter().any(|version| version["schema"]["openAPIV3Schema"] == *schema) {
+    if !schema.is_object() {
         return;
     }
+    // An old schema has to follow this rule too, because the subresource may be new.
     match Schema::forbidden_with_status(schema).filter(|_| status) {
         Some(RootKeyword::Type) => {
             let detail = "only \"object\" is allowed as the type at the root of the schema if the status subresource is enabled";
@@ -189,7 +193,9 @@ fn check_schema(
         }
         None => {}
     }
-    errors.extend(Schema::check_crd(schema, place));
+    if !before.iter().any(|version| version["schema"]["openAPIV3Schema"] == *schema) {
+        errors.extend(Schema::check_crd(schema, place));
+    }
 }
 
 fn check_deprecation(version: &Value, place: &str, errors: &mut Vec<FieldError>) {
@@ -360,10 +366,24 @@ fn check_column(column: &Value, place: &str, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// Validates the selectable fields of a version. `missing` is the error if there is no schema.
+/// Returns the old version with a name. It has no selectable fields of its own if they are the same in all old versions.
+fn old_version<'a>(before: &'a [Value], name: &str) -> Option<&'a Value> {
+    let is_own = before.len() > 1 && !shared(before, "selectableFields").1;
+    before.iter().find(|version| text(version, "name") == name).filter(|_| is_own)
+}
+
+/// Returns the maximum number of selectable fields of a version: none if it had too many before, and they stay the same.
+fn selectable_limit(version: &Value, before: Option<&Value>) -> usize {
+    let fields = list(version, "selectableFields");
+    let same = before.is_some_and(|before| list(before, "selectableFields") == fields);
+    if same && fields.len() > SELECTABLE { usize::MAX } else { SELECTABLE }
+}
+
+/// Validates the selectable fields of a version, of which there are at most `limit`. `missing` is the error if there is no schema.
 fn check_selectable(
     version: &Value,
     schema: Option<&Value>,
+    limit: usize,
     place: &str,
     missing: &str,
     errors: &mut Vec<FieldError>,
@@ -410,11 +430,73 @@ fn check_selectable(
             errors.push(FieldError { reason: "FieldValueDuplicate", field, message });
         }
     }
-    if seen.len() > SELECTABLE {
+    if seen.len() > limit {
         errors.push(FieldError {
             reason: "FieldValueTooMany",
             field: place.to_owned(),
             message: format!("Too many: {}: must have at most {SELECTABLE} items", seen.len()),
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn check(old: &Value, new: &Value, expected: &[&str]) {
+        let mut errors = Vec::new();
+        check_all(&json!({ "versions": new }), &json!({ "versions": old }), &mut errors);
+        check_shared(&json!({ "versions": new }), &json!({ "versions": old }), &mut errors);
+        let errors: Vec<String> =
+            errors.into_iter().map(|error| format!("{} {}", error.reason, error.field)).collect();
+        assert_eq!(errors, expected);
+    }
+
+    fn version(name: &str, more: &Value) -> Value {
+        let mut version = json!({"name": name, "served": true, "storage": name == "v1"});
+        version.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        version
+    }
+
+    #[test]
+    fn an_old_schema_follows_the_rule_of_a_new_status_subresource() {
+        let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-embedded-resource": true, "nullable": false}});
+        let plain = version("v1", &json!({"schema": schema}));
+        let with_status = version("v1", &json!({"schema": schema, "subresources": {"status": {}}}));
+        check(&json!([plain]), &json!([plain]), &[]);
+        let field = "FieldValueInvalid spec.validation.openAPIV3Schema";
+        check(&json!([plain]), &json!([with_status]), &[field]);
+        check(&json!([with_status]), &json!([with_status]), &[field]);
+    }
+
+    #[test]
+    fn too_many_selectable_fields_may_stay() {
+        let fields = |count: usize| -> Value {
+            (0..count).map(|n| json!({"jsonPath": format!(".spec.f{n}")})).collect()
+        };
+        let properties: serde_json::Map<String, Value> =
+            (0..12).map(|n| (format!("f{n}"), json!({"type": "string"}))).collect();
+        // A schema that all versions shared would not be the versions' own.
+        let schema = |name: &str| {
+            json!({"openAPIV3Schema": {"type": "object", "description": name, "properties": {
+                "spec": {"type": "object", "properties": properties},
+            }}})
+        };
+        let one = |name: &str, count: usize| {
+            version(name, &json!({"schema": schema(name), "selectableFields": fields(count)}))
+        };
+        let shared = "FieldValueTooMany spec.selectableFields";
+        check(&json!([]), &json!([one("v1", 9)]), &[shared]);
+        check(&json!([one("v1", 8)]), &json!([one("v1", 9)]), &[shared]);
+        check(&json!([one("v1", 9)]), &json!([one("v1", 9)]), &[]);
+        check(&json!([one("v1", 9)]), &json!([one("v1", 10)]), &[shared]);
+        // With different fields, each version counts for itself.
+        let two = json!([one("v1", 9), one("v2", 10)]);
+        let second = "FieldValueTooMany spec.versions[1].selectableFields";
+        check(&two, &two, &[]);
+        check(&two, &json!([one("v1", 9), one("v2", 11)]), &[second]);
+        check(&two, &json!([one("v1", 9), one("v3", 10)]), &[second]);
     }
 }
