@@ -49,7 +49,9 @@ pub(super) fn allocate(
         if wants_address(old, spec) {
             allocate_address(allocator, spec).map_err(|unmet| match unmet {
                 Unmet::Field(error) => invalid(vec![error]),
-                Unmet::Full(why) => full(&format!("a serviceIP for Service \"{name}\""), &why),
+                Unmet::Full(why) | Unmet::Duplicate(why) => {
+                    full(&format!("a serviceIP for Service \"{name}\""), &why)
+                }
             })?;
         }
     }
@@ -61,6 +63,8 @@ pub(super) fn allocate(
         allocated.map_err(|unmet| match unmet {
             Unmet::Field(error) => invalid(vec![error]),
             Unmet::Full(why) => full("a nodePort", &why),
+            // kube-apiserver's error has no reason.
+            Unmet::Duplicate(why) => ApiError::new(500, "", why),
         })?;
     }
     if has_health_check(spec) && !old.is_some_and(has_health_check) {
@@ -126,6 +130,8 @@ enum Unmet {
     Field(FieldError),
     /// The range is full.
     Full(String),
+    /// Two entries of an update have the same node port for one protocol.
+    Duplicate(String),
 }
 
 /// Sets addresses and ports that the client left out to those that the Service has.
@@ -258,11 +264,36 @@ fn set_families(old: Option<&Value>, spec: &mut Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let mut families: Vec<String> = strings(&spec["ipFamilies"]);
     let is_single = spec["ipFamilyPolicy"] == SINGLE_STACK;
-    // A client that changes only the policy, to a single stack, gives up the second family.
-    if is_single && old.is_some_and(|old| old["ipFamilies"] == spec["ipFamilies"]) {
-        families.truncate(1);
+    let policy = spec["ipFamilyPolicy"].to_string();
+    let mut refuse_policy = |why: &str| errors.push(FieldError::invalid("spec.ipFamilyPolicy", &policy, why));
+    // A client that changes only the policy, to a single stack, gives up the second address and the second family. With another policy it
+    // cannot give them up.
+    if let Some(old) = old {
+        if is_single && old["clusterIPs"] == spec["clusterIPs"] && addresses(spec).len() > 1 {
+            spec["clusterIPs"] = json!([spec["clusterIPs"][0]]);
+        }
+        if is_single && old["ipFamilies"] == spec["ipFamilies"] {
+            families.truncate(1);
+        }
+        let is_less = |new: usize, old: usize| !is_single && (1..old).contains(&new);
+        if is_less(addresses(spec).len(), addresses(old).len()) {
+            refuse_policy("must be 'SingleStack' to release the secondary cluster IP");
+        }
+        if is_less(families.len(), strings(&old["ipFamilies"]).len()) {
+            refuse_policy("must be 'SingleStack' to release the secondary IP family");
+        }
     }
     let named = addresses(spec);
+    if is_single && named.len() == 2 {
+        refuse_policy(
+            "must be 'RequireDualStack' or 'PreferDualStack' when multiple cluster IPs are specified",
+        );
+    }
+    if is_single && families.len() == 2 {
+        refuse_policy(
+            "must be 'RequireDualStack' or 'PreferDualStack' when multiple IP families are specified",
+        );
+    }
     let shown = json!(named).to_string();
     for (at, text) in named.iter().enumerate().take_while(|(_, text)| *text != "None") {
         let Ok(address) = text.parse::<IpAddr>() else { continue };
@@ -273,18 +304,6 @@ fn set_families(old: Option<&Value>, spec: &mut Value) -> Vec<FieldError> {
             // Reported for the address, which the client named, instead of the family, which it did not.
             None => errors.push(FieldError::invalid(field, &shown, "IPv6 is not configured on this cluster")),
         }
-    }
-    let policy = spec["ipFamilyPolicy"].to_string();
-    let mut refuse_policy = |why: &str| errors.push(FieldError::invalid("spec.ipFamilyPolicy", &policy, why));
-    if is_single && named.len() > 1 {
-        refuse_policy(
-            "must be 'RequireDualStack' or 'PreferDualStack' when multiple cluster IPs are specified",
-        );
-    }
-    if is_single && families.len() > 1 {
-        refuse_policy(
-            "must be 'RequireDualStack' or 'PreferDualStack' when multiple IP families are specified",
-        );
     }
     if !errors.is_empty() {
         return errors;
@@ -369,14 +388,23 @@ fn allocate_ports(allocator: &mut dyn Allocator, spec: &mut Value) -> Result<(),
 fn allocate_more_ports(allocator: &mut dyn Allocator, old: &Value, spec: &mut Value) -> Result<(), Unmet> {
     let all = allocates_all(spec);
     let mut taken = node_ports(old);
+    let mut seen: Vec<(String, u16)> = Vec::new();
     for (at, port) in elements(spec, "ports").enumerate() {
         let wanted = node_port(port);
-        if wanted.is_none() && !all || wanted.is_some_and(|wanted| taken.contains(&wanted)) {
+        if wanted.is_none() && !all {
             continue;
         }
-        let chosen = take_port(allocator, at, wanted)?;
+        let chosen = match wanted.filter(|wanted| taken.contains(wanted)) {
+            Some(own) => own,
+            None => take_port(allocator, at, wanted)?,
+        };
         taken.push(chosen);
         port["nodePort"] = json!(chosen);
+        let place = (port["protocol"].as_str().unwrap_or_default().to_owned(), chosen);
+        if seen.contains(&place) {
+            return Err(Unmet::Duplicate(format!("duplicate nodePort: {{{} {chosen}}}", place.0)));
+        }
+        seen.push(place);
     }
     Ok(())
 }
@@ -582,6 +610,66 @@ mod tests {
         let first = write(&mut pool, None, &json!({"ports": [{"port": 80}]}));
         let changed = write(&mut pool, Some(&first), &merged(&first, &json!({"clusterIP": "192.168.1.1"})));
         assert_eq!(changed["clusterIPs"], json!(["192.168.1.1"]));
+    }
+
+    /// Observed with kube-apiserver v1.36.3.
+    #[test]
+    fn only_a_single_stack_gives_up_the_second_family() {
+        let mut pool = pool();
+        let first = write(&mut pool, None, &json!({"clusterIP": "None"}));
+        assert_eq!(first["ipFamilies"], json!(["IPv4", "IPv6"]));
+        for policy in ["RequireDualStack", "PreferDualStack"] {
+            let change = json!({"ipFamilies": ["IPv4"], "ipFamilyPolicy": policy});
+            let why = format!(
+                "Service \"svc\" is invalid: spec.ipFamilyPolicy: Invalid value: \"{policy}\": must be 'SingleStack' to release the \
+                 secondary IP family"
+            );
+            assert_eq!(write(&mut pool, Some(&first), &merged(&first, &change)), why);
+        }
+        let swapped =
+            write(&mut pool, Some(&first), &merged(&first, &json!({"ipFamilies": ["IPv6", "IPv4"]})));
+        let single =
+            write(&mut pool, Some(&swapped), &merged(&swapped, &json!({"ipFamilyPolicy": "SingleStack"})));
+        assert_eq!(single["ipFamilies"], json!(["IPv6"]));
+    }
+
+    /// Observed with kube-apiserver v1.36.3.
+    #[test]
+    fn errors_in_the_policy_come_first() {
+        let policy = "spec.ipFamilyPolicy: Invalid value: \"SingleStack\": must be 'RequireDualStack' or 'PreferDualStack' when multiple";
+        let two = json!({"ipFamilyPolicy": "SingleStack", "clusterIP": "10.0.0.1", "clusterIPs": ["10.0.0.1", "fd00::1"]});
+        assert_eq!(
+            write(&mut pool(), None, &two),
+            format!(
+                "Service \"svc\" is invalid: [{policy} cluster IPs are specified, spec.clusterIPs[1]: Invalid value: \
+                 [\"10.0.0.1\",\"fd00::1\"]: IPv6 is not configured on this cluster]"
+            )
+        );
+        assert_eq!(
+            write(&mut pool(), None, &merged(&two, &json!({"ipFamilies": ["IPv4", "IPv6"]}))),
+            format!(
+                "Service \"svc\" is invalid: [{policy} cluster IPs are specified, {policy} IP families are specified]"
+            )
+        );
+    }
+
+    /// Observed with kube-apiserver v1.36.3.
+    #[test]
+    fn an_update_names_each_node_port_once_per_protocol() {
+        let updated = |second: Value| {
+            let mut pool = pool();
+            let one = json!({"type": "NodePort", "ports": [{"name": "a", "port": 80}]});
+            let first = write(&mut pool, None, &one);
+            let mut second = second;
+            second["name"] = json!("b");
+            let ports =
+                json!({"ports": [{"name": "a", "port": 80, "protocol": "TCP", "nodePort": 30_123}, second]});
+            write(&mut pool, Some(&first), &merged(&first, &ports))
+        };
+        let twice = updated(json!({"port": 81, "protocol": "TCP", "nodePort": 30_123}));
+        assert_eq!(twice, "duplicate nodePort: {TCP 30123}");
+        let both = updated(json!({"port": 80, "protocol": "UDP", "nodePort": 30_123}));
+        assert_eq!(node_ports(&both), [30_123, 30_123]);
     }
 
     #[test]
