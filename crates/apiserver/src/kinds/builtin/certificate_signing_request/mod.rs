@@ -84,14 +84,16 @@ fn date_conditions(now: &str, old: &Value, new: &mut Value) {
         return;
     };
     for condition in conditions {
-        let same = before.iter().find(|known| known["type"] == condition["type"]);
-        for (time, since) in [
-            ("lastUpdateTime", same.filter(|known| known["message"] == condition["message"])),
-            ("lastTransitionTime", same.filter(|known| known["status"] == condition["status"])),
-        ] {
-            if condition[time].is_null() {
-                condition[time] = since.map_or_else(|| json!(now), |known| known[time].clone());
-            }
+        if condition["lastUpdateTime"].is_null() {
+            condition["lastUpdateTime"] = json!(now);
+        }
+        // A condition whose status stays has not changed since.
+        if condition["lastTransitionTime"].is_null() {
+            let same =
+                |known: &&Value| ["type", "status"].iter().all(|field| known[field] == condition[field]);
+            let times = before.iter().filter(same).map(|known| &known["lastTransitionTime"]);
+            condition["lastTransitionTime"] =
+                times.into_iter().find(|time| !time.is_null()).cloned().unwrap_or_else(|| json!(now));
         }
     }
 }
@@ -161,6 +163,29 @@ mod tests {
                 {"type": "Approved", "status": "True", "lastUpdateTime": "now", "lastTransitionTime": "now"},
             ]})
         );
+    }
+
+    #[test]
+    fn an_update_of_a_condition_is_dated() {
+        let condition =
+            |status: &str, message: &str| json!({"type": "Failed", "status": status, "message": message});
+        let request = |condition: Value| json!({"status": {"conditions": [condition]}});
+        let mut old = condition("True", "m");
+        old["lastUpdateTime"] = json!("before");
+        old["lastTransitionTime"] = json!("long before");
+        for (new, transition) in [
+            (condition("True", "m"), "long before"),
+            (condition("True", "other"), "long before"),
+            (condition("False", "m"), "now"),
+        ] {
+            let mut new = request(new);
+            date_conditions("now", &request(old.clone()), &mut new);
+            let dated = &new["status"]["conditions"][0];
+            assert_eq!(
+                (&dated["lastUpdateTime"], &dated["lastTransitionTime"]),
+                (&json!("now"), &json!(transition))
+            );
+        }
     }
 
     #[test]

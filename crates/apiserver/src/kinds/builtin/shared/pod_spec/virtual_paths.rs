@@ -37,12 +37,7 @@ pub(super) fn overlaps(spec: &Value) -> Vec<String> {
         let name = quote(text(volume, "name"));
         let mut warn = |described: &str, paths: Vec<VirtualPath>| {
             for (index, path) in paths.iter().enumerate() {
-                for earlier in paths[..index].iter().filter(|earlier| earlier.overlaps(path)) {
-                    let (path, earlier) = (path.shown(), earlier.shown());
-                    warnings.push(format!(
-                        "volume {name} ({described}): overlapping paths: {path} with {earlier}"
-                    ));
-                }
+                warnings.extend(collisions(&name, described, &paths[..index], path));
             }
         };
         let map = format!("ConfigMap {}", quote(text(&volume["configMap"], "name")));
@@ -50,15 +45,31 @@ pub(super) fn overlaps(spec: &Value) -> Vec<String> {
         let secret = format!("Secret {}", quote(text(&volume["secret"], "secretName")));
         warn(&secret, items(&volume["secret"], ""));
         warn("DownwardAPI", items(&volume["downwardAPI"], ""));
-        let sources = list(&volume["projected"], "sources");
-        warn("Projected", sources.iter().flat_map(projected).collect());
-        let is_empty = |source: &&Value| {
-            source.is_null() || source.as_object().is_some_and(|source| source.values().all(Value::is_null))
-        };
-        let empty = sources.iter().filter(is_empty);
-        warnings.extend(empty.map(|_| format!("volume {name} (Projected) has no sources provided")));
+        let mut paths: Vec<VirtualPath> = Vec::new();
+        for source in list(&volume["projected"], "sources") {
+            if source.as_object().is_none_or(|source| source.values().all(Value::is_null)) {
+                warnings.push(format!("volume {name} (Projected) has no sources provided"));
+            }
+            for path in projected(source) {
+                warnings.extend(collisions(&name, "Projected", &paths, &path));
+                paths.push(path);
+            }
+        }
     }
     warnings
+}
+
+/// Returns the warnings about a path that overlaps earlier ones.
+fn collisions<'a>(
+    volume: &'a str,
+    described: &'a str,
+    earlier: &'a [VirtualPath],
+    path: &'a VirtualPath,
+) -> impl Iterator<Item = String> + 'a {
+    earlier.iter().filter(|earlier| earlier.overlaps(path)).map(move |earlier| {
+        let (path, earlier) = (path.shown(), earlier.shown());
+        format!("volume {volume} ({described}): overlapping paths: {path} with {earlier}")
+    })
 }
 
 fn items(volume: &Value, source: &str) -> Vec<VirtualPath> {
@@ -86,7 +97,17 @@ fn projected(source: &Value) -> Vec<VirtualPath> {
         let described = format!("ClusterTrustBundle {}", quote(text(bundle, name)));
         return vec![VirtualPath::new(text(bundle, "path"), &described)];
     }
-    Vec::new()
+    let files = [
+        ("certificateChainPath", "PodCertificate chain"),
+        ("keyPath", "PodCertificate key"),
+        ("credentialBundlePath", "PodCertificate credential bundle"),
+    ];
+    let path = |field| text(&source["podCertificate"], field);
+    files
+        .into_iter()
+        .filter(|(field, _)| !path(field).is_empty())
+        .map(|(field, described)| VirtualPath::new(path(field), described))
+        .collect()
 }
 
 #[cfg(test)]
@@ -116,6 +137,7 @@ mod tests {
     fn sources_of_a_projected_volume_are_named() {
         let sources = json!([
             {"secret": {"name": "s", "items": [{"key": "k", "path": "a"}]}}, {"serviceAccountToken": {"path": "a"}}, {},
+            {"podCertificate": {"keyPath": "b", "certificateChainPath": "a/", "credentialBundlePath": ""}},
         ]);
         let spec = json!({"volumes": [{"name": "v", "projected": {"sources": sources}}]});
         assert_eq!(
@@ -123,6 +145,8 @@ mod tests {
             [
                 "volume \"v\" (Projected): overlapping paths: \"a\" (ServiceAccountToken) with \"a\" (Secret \"s\")",
                 "volume \"v\" (Projected) has no sources provided",
+                "volume \"v\" (Projected): overlapping paths: \"a\" (PodCertificate chain) with \"a\" (Secret \"s\")",
+                "volume \"v\" (Projected): overlapping paths: \"a\" (PodCertificate chain) with \"a\" (ServiceAccountToken)",
             ]
         );
     }
