@@ -136,12 +136,16 @@ fn element(kind: GoType, value: &mut Value) {
 
 /// Turns empty lists and maps into null, as a round trip through protobuf does: protobuf cannot represent empty ones.
 pub fn forget_empty(message: &Message, object: &mut Value) {
-    let Value::Object(fields) = object else {
-        return;
-    };
     for field in message.fields() {
+        let Value::Object(fields) = object else {
+            return;
+        };
         let inner = if let GoType::Message(message) = field.kind { Some(message) } else { None };
         if field.name.is_empty() {
+            // The fields of an embedded struct are members of the object itself.
+            if let Some(embedded) = inner {
+                forget_empty(embedded, object);
+            }
             continue;
         }
         match (field.count, fields.get_mut(field.name)) {
@@ -265,6 +269,22 @@ mod tests {
             "core.v1.ResourceRequirements",
             json!({"limits": {"cpu": "1000m", "memory": "1024Mi"}, "requests": {"cpu": 0.5}}),
             &json!({"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "500m"}}),
+        );
+    }
+
+    #[test]
+    fn empty_values_in_embedded_structs_are_forgotten() {
+        let mut pod = json!({"spec": {
+            "volumes": [{"name": "a", "configMap": {"items": []}}, {"name": "b", "projected": {"sources": []}}],
+            "ephemeralContainers": [{"name": "e", "command": [], "env": [{"name": "x"}]}],
+        }});
+        forget_empty(super::super::message_of_kind("v1", "Pod").unwrap(), &mut pod);
+        assert_eq!(
+            pod["spec"],
+            json!({
+                "volumes": [{"name": "a", "configMap": {"items": null}}, {"name": "b", "projected": {"sources": null}}],
+                "ephemeralContainers": [{"name": "e", "command": null, "env": [{"name": "x"}]}],
+            })
         );
     }
 

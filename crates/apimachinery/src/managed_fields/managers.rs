@@ -178,6 +178,13 @@ impl Managers {
                 version: id.version.clone(),
                 subresource: String::new(),
             };
+            if id == bucket_id {
+                // kube-apiserver merges the bucket with itself and then removes it. That happens if the oldest entry of the version belongs
+                // to another manager and was written in the same second.
+                self.0.remove(&id);
+                count -= 1;
+                continue;
+            }
             // The first merge of a version turns its oldest entry into the bucket.
             let bucket = self.0.remove(&bucket_id).or_else(|| self.0.remove(first));
             let mut bucket = bucket.unwrap_or_default();
@@ -275,4 +282,42 @@ fn encode_entry((id, owned): (Id, Owned)) -> Value {
         fields.push(("time", Value::String(time)));
     }
     fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// Managers of the entries that are left of 11.
+    fn capped(first: &str) -> Vec<String> {
+        let entry = |manager: &str, second: usize| {
+            json!({
+                "manager": manager, "operation": "Update", "apiVersion": "v1", "time": format!("2026-01-01T00:00:{second:02}Z"),
+                "fieldsType": "FieldsV1", "fieldsV1": {format!("f:{manager}"): {}},
+            })
+        };
+        let mut entries = vec![entry(first, 1), entry(ANCIENT, 1)];
+        entries.extend((2..11).map(|second| entry(&format!("u{second:02}"), second)));
+        let mut object = json!({"metadata": {"managedFields": entries}});
+        let mut managers = Managers::decode(&object).unwrap();
+        managers.cap();
+        managers.encode(&mut object);
+        let left = object["metadata"]["managedFields"].as_array().unwrap();
+        left.iter()
+            .map(|entry| format!("{} {}", entry["manager"].as_str().unwrap(), entry["fieldsV1"]))
+            .collect()
+    }
+
+    /// In Go, the merged entry is lost if it is not the oldest of its version.
+    #[test]
+    fn ten_entries_are_left() {
+        let rest = (2..11).map(|n| format!(r#"u{n:02} {{"f:u{n:02}":{{}}}}"#));
+        let expected = [r#"a {"f:a":{}}"#.to_owned()].into_iter().chain(rest.clone());
+        assert_eq!(capped("a"), expected.collect::<Vec<_>>());
+        let expected =
+            [r#"ancient-changes {"f:ancient-changes":{},"f:b":{}}"#.to_owned()].into_iter().chain(rest);
+        assert_eq!(capped("b"), expected.collect::<Vec<_>>());
+    }
 }

@@ -131,10 +131,22 @@ fn decode_field(
         (Count::One, GoType::Message(embedded)) if field.name.is_empty() => {
             decode_message(embedded, bytes(wire)?, object, depth + 1)
         }
+        // A message that occurs twice is merged: its lists and maps grow, other fields are replaced.
+        (Count::One, GoType::Message(message)) => {
+            let mut inner = match object.remove(field.name) {
+                Some(Value::Object(earlier)) => earlier,
+                _ => Map::new(),
+            };
+            decode_message(message, bytes(wire)?, &mut inner, depth + 1)?;
+            if field.pointer || field.always || !inner.is_empty() {
+                object.insert(field.name.to_owned(), Value::Object(inner));
+            }
+            Ok(())
+        }
         (Count::One, kind) => {
             match wire_value::decode(kind, wire, depth)? {
                 Some(value) if field.pointer || field.always || !is_zero(&value) => {
-                    insert_or_merge(object, field.name, value);
+                    object.insert(field.name.to_owned(), value);
                 }
                 _ => {
                     // A zero value replaces an earlier occurrence of the field too.
@@ -174,16 +186,6 @@ fn decode_field(
                 map.insert(key, value);
             }
             Ok(())
-        }
-    }
-}
-
-/// Merges a message that occurs twice; any other value replaces the earlier one.
-fn insert_or_merge(object: &mut Map<String, Value>, name: &str, value: Value) {
-    match (object.get_mut(name), value) {
-        (Some(Value::Object(old)), Value::Object(new)) => old.extend(new),
-        (_, value) => {
-            object.insert(name.to_owned(), value);
         }
     }
 }

@@ -138,6 +138,25 @@ fn options_are_decoded_under_any_group() {
 }
 
 #[test]
+fn a_message_that_occurs_twice_is_merged_on_all_levels() {
+    let message = go_struct::message("core.v1.Pod").unwrap();
+    let parts = [
+        r#"{"metadata": {"name": "a", "labels": {"x": "1"}}, "spec": {"securityContext": {"runAsUser": 1, "supplementalGroups": [1]}}}"#,
+        r#"{"metadata": {"namespace": "b", "labels": {"y": "2"}}, "spec": {"securityContext": {"runAsGroup": 2, "supplementalGroups": [2]}}}"#,
+    ];
+    let body: Vec<u8> = parts.iter().flat_map(|part| encode_message(message, part)).collect();
+    let mut object = Map::new();
+    decode_message(message, &body, &mut object, 0).unwrap();
+    assert_eq!(
+        object["spec"]["securityContext"],
+        json!({"runAsUser": 1, "runAsGroup": 2, "supplementalGroups": [1, 2]})
+    );
+    // The encoder writes the empty name, which replaces the first one as in any protobuf library.
+    assert_eq!(object["metadata"]["labels"], json!({"x": "1", "y": "2"}));
+    assert_eq!(object["metadata"]["namespace"], "b");
+}
+
+#[test]
 fn packed_and_single_numbers_are_the_same_list() {
     let supplemental_groups = |body: &[u8]| {
         let mut object = Map::new();

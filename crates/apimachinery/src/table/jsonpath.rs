@@ -97,27 +97,43 @@ struct Visits(Cell<u32>);
 impl Visits {
     /// Searches depth first, in the order in which the values of a list are printed.
     fn first<'a>(&self, steps: &[JsonPathStep], value: &'a Value) -> Option<&'a Value> {
+        match steps.split_first() {
+            Some((step, rest)) => self.first_behind(step, rest, value),
+            None => self.visit().map(|()| value),
+        }
+    }
+
+    /// Counts a visit; `None` if none is left.
+    fn visit(&self) -> Option<()> {
         self.0.set(self.0.get().checked_sub(1)?);
-        let Some((step, rest)) = steps.split_first() else {
-            return Some(value);
-        };
-        let any = |mut values: Box<dyn Iterator<Item = &'a Value> + '_>, steps: &[JsonPathStep]| {
-            // The rest of a long list is not tried once the visits are used up.
-            values.by_ref().take_while(|_| self.0.get() > 0).find_map(|value| self.first(steps, value))
+        Some(())
+    }
+
+    /// Returns the first value behind `step` and the steps after it.
+    fn first_behind<'a>(
+        &self,
+        step: &JsonPathStep,
+        rest: &[JsonPathStep],
+        value: &'a Value,
+    ) -> Option<&'a Value> {
+        self.visit()?;
+        // The rest of a long list is not tried once the visits are used up.
+        let any = |mut values: Box<dyn Iterator<Item = &'a Value> + '_>| {
+            values.by_ref().take_while(|_| self.0.get() > 0).find_map(|value| self.first(rest, value))
         };
         match step {
             JsonPathStep::Field(name) => self.first(rest, value.get(name)?),
-            JsonPathStep::Wildcard => any(children(value), rest),
-            JsonPathStep::Recursive => self.first(rest, value).or_else(|| any(children(value), steps)),
-            JsonPathStep::Union(parts) => parts.iter().find_map(|part| {
-                let found = self.first(std::slice::from_ref(part), value)?;
-                self.first(rest, found)
+            JsonPathStep::Wildcard => any(children(value)),
+            JsonPathStep::Recursive => self.first(rest, value).or_else(|| {
+                let mut children = children(value).take_while(|_| self.0.get() > 0);
+                children.find_map(|child| self.first_behind(step, rest, child))
             }),
+            JsonPathStep::Union(parts) => parts.iter().find_map(|part| self.first_behind(part, rest, value)),
             JsonPathStep::Slice { from, to, step } => {
-                any(Box::new(slice(value.as_array()?, *from, *to, *step)), rest)
+                any(Box::new(slice(value.as_array()?, *from, *to, *step)))
             }
             JsonPathStep::Filter(filter) => {
-                any(Box::new(value.as_array()?.iter().filter(|element| self.holds(filter, element))), rest)
+                any(Box::new(value.as_array()?.iter().filter(|element| self.holds(filter, element))))
             }
         }
     }
@@ -391,6 +407,20 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn all_values_of_a_part_of_a_union_are_tried() {
+        let object = json!({"list": [{"a": 1}, {"b": 2}, {"c": 3}]});
+        for (path, expected) in [
+            (".list[0:2,2].b", json!(2)),
+            (".list[0:2,2].c", json!(3)),
+            (".list[2,0:2].a", json!(1)),
+            (".list[0,1].c", Value::Null),
+        ] {
+            let found = JsonPath::parse(path).unwrap().first(&object).cloned().unwrap_or_default();
+            assert_eq!(found, expected, "{path}");
+        }
+    }
 
     #[test]
     fn paths_lead_to_the_first_value() {

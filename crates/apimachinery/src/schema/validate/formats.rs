@@ -193,16 +193,22 @@ fn is_mac(text: &str) -> bool {
 }
 
 fn is_uuid(text: &str, version: Option<char>) -> bool {
-    // In the library's pattern, the dashes at their usual places are optional.
-    let compact: String = text.chars().filter(|c| *c != '-').collect();
-    let dashes_in_place =
-        text.match_indices('-').all(|(at, _)| [8, 13, 18, 23].contains(&at) || text.len() < 36);
-    compact.len() == 32
-        && is_hex(&compact)
-        && dashes_in_place
-        && version.is_none_or(|version| compact.chars().nth(12) == Some(version))
-        && (!matches!(version, Some('4' | '5'))
-            || compact.chars().nth(16).is_some_and(|variant| "89abAB".contains(variant)))
+    // In the library's pattern, each of the dashes between the groups is optional.
+    let mut rest = text;
+    for (index, length) in [8, 4, 4, 4, 12].into_iter().enumerate() {
+        rest = if index == 0 { rest } else { rest.strip_prefix('-').unwrap_or(rest) };
+        let Some((group, after)) = rest.split_at_checked(length) else { return false };
+        let has_version = match (index, version) {
+            (2, Some(version)) => group.starts_with(version),
+            (3, Some('4' | '5')) => group.starts_with(['8', '9', 'a', 'b', 'A', 'B']),
+            _ => true,
+        };
+        if !is_hex(group) || !has_version {
+            return false;
+        }
+        rest = after;
+    }
+    rest.is_empty()
 }
 
 /// Removes separators between digits.
@@ -267,6 +273,25 @@ fn is_dns_label_of_any_length(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn dashes_of_a_uuid_stand_between_its_groups() {
+        for (text, is_valid) in [
+            ("6ba7b8109dad11d180b400c04fd430c8", true),
+            ("6ba7b810-9dad11d180b4-00c04fd430c8", true),
+            ("6ba7b810-9dad-11d1-80b4-00c04fd430c", false),
+            ("6ba7b-8109dad11d180b400c04fd430c8", false),
+            ("-6ba7b8109dad11d180b400c04fd430c8", false),
+            ("6ba7b810--9dad11d180b400c04fd430c8", false),
+            ("6ba7b8109dad11d180b400c04fd430c8-", false),
+            ("6ba7b8109dad11d180b400c04fd430cé", false),
+        ] {
+            assert_eq!(is_uuid(text, None), is_valid, "{text}");
+        }
+        assert!(is_uuid("6ba7b8109dad41d1A0b400c04fd430c8", Some('4')));
+        assert!(!is_uuid("6ba7b8109dad41d1c0b400c04fd430c8", Some('4')));
+        assert!(is_uuid("6ba7b8109dad31d1c0b400c04fd430c8", Some('3')));
+    }
 
     #[test]
     fn formats_admit_their_own_and_refuse_others() {
