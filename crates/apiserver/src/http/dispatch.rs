@@ -540,7 +540,9 @@ fn subresource<'a>(served: &'a ServedKind, name: &str) -> Option<&'a Subresource
 /// Waits a short time for the requested revision if it is not committed yet.
 async fn wait_for_revision(call: &Call, verb: Verb) -> Result<(), ApiError> {
     // The verb itself refuses malformed revisions.
-    let Ok(Some(wanted)) = revision(call.query.text("resourceVersion")) else {
+    let requested = revision(call.query.text("resourceVersion")).ok().flatten();
+    let continued = || verbs::read::continued_revision(call).filter(|_| verb == Verb::List);
+    let Some(wanted) = requested.filter(|wanted| *wanted != 0).or_else(continued) else {
         return Ok(());
     };
     // A watch from a future revision waits on its own, unless it begins with the initial state.

@@ -213,15 +213,25 @@ fn not_routed(offered: &[&str]) -> ApiError {
 pub(crate) struct MediaRange<'a> {
     pub(crate) media_type: &'a str,
     parameters: Vec<(&'a str, &'a str)>,
+    /// The parameter `q`.
+    weight: f32,
 }
 
 impl MediaRange<'_> {
+    /// Returns the value of a parameter. Of several values, the last one counts.
     pub(crate) fn parameter(&self, name: &str) -> Option<&str> {
-        self.parameters.iter().find(|(known, _)| *known == name).map(|(_, value)| *value)
+        self.parameters.iter().rfind(|(known, _)| *known == name).map(|(_, value)| *value)
     }
 
-    fn quality(&self) -> f32 {
-        self.parameter("q").and_then(|q| q.parse().ok()).unwrap_or(1.0)
+    /// Whether the range goes before another one that precedes it in the header: Go's library prefers a larger weight, and also a range
+    /// without wildcards whatever its weight.
+    fn passes(&self, other: &Self) -> bool {
+        let wildcards = |range: &Self| {
+            let (kind, subtype) = range.media_type.split_once('/').unwrap_or((range.media_type, "*"));
+            (kind == "*", subtype == "*")
+        };
+        let ((any, any_subtype), (other_any, other_any_subtype)) = (wildcards(self), wildcards(other));
+        self.weight > other.weight || (!any && other_any) || (!any_subtype && other_any_subtype)
     }
 }
 
@@ -234,23 +244,56 @@ pub(crate) fn ranges(header: &str) -> Vec<MediaRange<'_>> {
         .split(',')
         .take(MAX_RANGES)
         .map(|element| {
-            let mut parts = element.split(';').map(str::trim);
-            let media_type = parts.next().unwrap_or_default();
-            let parameters = parts
-                .filter_map(|part| part.split_once('='))
-                .map(|(name, value)| (name.trim(), value.trim().trim_matches('"')))
-                .collect();
-            MediaRange { media_type, parameters }
+            let mut parts = element.trim_matches(' ').split(';');
+            let media_type = parts.next().unwrap_or_default().trim();
+            let mut weight = 1.0;
+            let mut parameters = Vec::new();
+            for (name, value) in parts.filter_map(|part| part.split_once('=')) {
+                if name.trim() == "q" {
+                    // A weight that cannot be read is zero. Go's library does not remove spaces around it.
+                    weight = value.parse().unwrap_or(0.0);
+                } else {
+                    parameters.push((name.trim(), value.trim()));
+                }
+            }
+            MediaRange { media_type, parameters, weight }
         })
         .collect();
-    // Stable: of ranges with equal weights, the first is preferred.
-    ranges.sort_by(|a, b| b.quality().total_cmp(&a.quality()));
+    // An insertion sort as in Go, because the order is not transitive.
+    for end in 1..ranges.len() {
+        for at in (1..=end).rev() {
+            if !ranges[at].passes(&ranges[at - 1]) {
+                break;
+            }
+            ranges.swap(at, at - 1);
+        }
+    }
     ranges
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn preferred_ranges_come_first() {
+        for (header, expected) in [
+            ("a/a;q=0.1,b/b,c/c;q=0.5,d/d", "b/b,d/d,c/c,a/a"),
+            ("a/a;q=nan,b/b,c/c", "a/a,b/b,c/c"),
+            ("a/a;q=0.5,b/b;q=nan,c/c", "a/a,b/b,c/c"),
+            ("a/a;q=0.1,b/b;q=0.2,c/c;q=nan,d/d;q=0.3,e/e", "b/b,a/a,c/c,e/e,d/d"),
+            ("a/a;q=x,b/b;q=0.1", "b/b,a/a"),
+            ("a/a;q= 0.5,b/b;q=0.1", "b/b,a/a"),
+            ("a/a;q=0.1;q=0.3,b/b;q=0.2 ", "a/a,b/b"),
+            ("*/*,a/a;q=0.1", "a/a,*/*"),
+            ("a/a;q=0.1,*/*", "*/*,a/a"),
+            ("a/*,*/*;q=2,a/b;q=0.1", "a/b,*/*,a/*"),
+            ("*,a/a;q=0.1", "a/a,*"),
+        ] {
+            let found: Vec<&str> = ranges(header).iter().map(|range| range.media_type).collect();
+            assert_eq!(found.join(","), expected, "{header}");
+        }
+    }
 
     #[test]
     fn kubectl_gets_a_table_and_client_go_gets_protobuf() {

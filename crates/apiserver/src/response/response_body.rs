@@ -201,16 +201,18 @@ impl ResponseBody {
                 let Some(most) = *left else {
                     return end.poll(context);
                 };
-                let Some(Ok(frame)) = ready!(body.poll_inner(context)) else {
+                let polled = body.poll_inner(context);
+                // All bytes were sent: unless the body is complete, it ends now, even if a watch has no further event yet.
+                if most == 0 && !matches!(polled, Poll::Ready(None)) {
+                    *left = None;
+                    return end.poll(context);
+                }
+                let Some(Ok(frame)) = ready!(polled) else {
                     return Poll::Ready(None);
                 };
                 let mut bytes = frame.into_data().unwrap_or_default();
                 *left = most.checked_sub(bytes.len() as u64);
                 if left.is_none() {
-                    // All bytes were sent before this frame: the end follows without an empty frame.
-                    if most == 0 {
-                        return end.poll(context);
-                    }
                     bytes.truncate(usize::try_from(most).unwrap_or(usize::MAX));
                 }
                 Poll::Ready(Some(Ok(Frame::data(bytes))))
@@ -375,6 +377,30 @@ mod tests {
         );
         assert!(!body.is_end_stream());
         assert!(body.frame().await.unwrap().is_err());
+    }
+
+    #[tokio::test]
+    async fn a_cut_takes_effect_once_its_bytes_are_sent() {
+        let idle = |first: Option<&'static str>| {
+            let first = futures::stream::iter(first.map(|text| Bytes::from_static(text.as_bytes())));
+            ResponseBody::stream(futures::StreamExt::chain(first, futures::stream::pending()))
+        };
+        // Both watches have no further event.
+        assert!(idle(None).cut_after(0).frame().await.unwrap().is_err());
+        let mut body = idle(Some("event")).cut_after(5);
+        assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), "event");
+        assert!(body.frame().await.unwrap().is_err());
+        let mut body = idle(Some("event")).cut_after(2);
+        assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), "ev");
+        assert!(body.frame().await.unwrap().is_err());
+        // A complete body is not cut.
+        let mut body =
+            ResponseBody::chunks([&b"abc"[..], b"de"].into_iter().map(Bytes::from_static)).cut_after(5);
+        let mut read = 0;
+        while let Some(frame) = body.frame().await {
+            read += frame.unwrap().into_data().unwrap().len();
+        }
+        assert_eq!(read, 5);
     }
 
     #[tokio::test(start_paused = true)]

@@ -365,7 +365,9 @@ impl ClusterState {
             if !sides.is_empty() {
                 // Checked first, because the commit below must not fail after the other changes were made.
                 let revision = state.store.get(storage, key).map(|stored| stored.revision);
-                if state.store.id(storage).is_none() || revision != expected {
+                let is_open = |storage: &StorageKey| state.store.id(storage).is_some();
+                let all_open = is_open(storage) && sides.iter().all(|side| is_open(&side.storage));
+                if !all_open || revision != expected {
                     return Err(Refused::Conflict);
                 }
             }
@@ -373,7 +375,7 @@ impl ClusterState {
                 let expected = state.store.get(&storage, &key).map(|stored| stored.revision);
                 let committed =
                     state.store.commit(&storage, &key, expected, Change::Put(object), Instant::now());
-                let Ok(event) = committed else { continue };
+                let event = committed.map_err(|_| Refused::Conflict)?;
                 if let Some(journal) = &self.journal {
                     journal.record(&storage, &key, event.revision, event.after.clone());
                 }

@@ -49,6 +49,27 @@ async fn parameters_that_are_no_longer_supported_are_refused() {
     assert_eq!(code, 200);
 }
 
+/// Observed with kube-apiserver v1.36.3.
+#[tokio::test(start_paused = true)]
+async fn a_continue_token_from_the_future_is_too_large() {
+    use base64::Engine as _;
+
+    let mut service = ApiServer::start(Options::default()).service();
+    let page = |revision: u64| {
+        let token = json!({"v": "meta.k8s.io/v1", "rv": revision, "start": "a\0"}).to_string();
+        format!("{MAPS}?limit=1&continue={}", base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(token))
+    };
+    let (code, _, body) = get(&mut service, &format!("{MAPS}?limit=1"), &[]).await;
+    let list: Value = serde_json::from_slice(&body).unwrap();
+    let current: u64 = list["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
+    assert_eq!(code, 200);
+    assert_eq!(get(&mut service, &page(current), &[]).await.0, 200);
+    let (code, _, body) = get(&mut service, &page(1_000_000), &[]).await;
+    let status: Value = serde_json::from_slice(&body).unwrap();
+    let why = format!("Timeout: Too large resource version: 1000000, current: {current}");
+    assert_eq!((code, &status["reason"], &status["message"]), (504, &json!("Timeout"), &json!(why)));
+}
+
 #[tokio::test]
 async fn values_of_the_wrong_type_are_refused_by_every_verb() {
     const PODS: &str = "/api/v1/namespaces/default/pods";

@@ -158,6 +158,30 @@ fn the_folder_has_links_to_the_program() {
     assert!(again.status.success(), "{again:?}");
 }
 
+#[cfg(unix)]
+#[test]
+fn a_link_to_a_removed_kubectl_is_replaced() {
+    let on_path = tempfile::tempdir().unwrap();
+    let installed = on_path.path().join("kubectl");
+    fs::write(&installed, "a program").unwrap();
+    let above = tempfile::tempdir().unwrap();
+    let link = above.path().join("kubectl");
+    std::os::unix::fs::symlink(above.path().join("removed"), &link).unwrap();
+    let fill = || {
+        let mut command = Command::new(PROGRAM);
+        let output = command.arg("assets").arg(above.path()).env("PATH", on_path.path()).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        fs::read_link(&link).unwrap()
+    };
+    assert_eq!(fill(), installed);
+    // A link that works stays, even to another kubectl.
+    let other = above.path().join("other");
+    fs::write(&other, "another program").unwrap();
+    fs::remove_file(&link).unwrap();
+    std::os::unix::fs::symlink(&other, &link).unwrap();
+    assert_eq!(fill(), other);
+}
+
 #[test]
 fn a_foreign_program_is_not_replaced() {
     let folder = tempfile::tempdir().unwrap();

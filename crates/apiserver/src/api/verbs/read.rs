@@ -90,7 +90,7 @@ impl ListPage {
                 None => call.cluster.read(|store| store.snapshot(storage)),
                 Some(revision) => call
                     .cluster
-                    .read(|store| store.past(storage, revision.min(store.revision()), now))
+                    .read(|store| store.past(storage, revision, now))
                     .map_err(|_| expired(call, &token.start))?
                     .snapshot(),
             };
@@ -250,6 +250,12 @@ struct Token {
     /// Revision of the list; `None` for the current state.
     revision: Option<u64>,
     start: Key,
+}
+
+/// Returns the revision at which a continue token goes on with a list; `None` without a valid token, or if it goes on with the current state.
+pub(crate) fn continued_revision(call: &Call) -> Option<u64> {
+    let token = Some(call.query.text("continue")).filter(|token| !token.is_empty())?;
+    decode_token(token, &call.path.namespace).ok()?.revision
 }
 
 fn decode_token(text: &str, namespace: &str) -> Result<Token, String> {

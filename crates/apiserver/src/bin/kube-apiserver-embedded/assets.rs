@@ -47,10 +47,11 @@ pub(crate) fn fill(folder: Option<&Path>) -> Result<PathBuf, String> {
     let kubectl = folder.join(executable("kubectl"));
     let installed = search_path().into_iter().map(|on_path| on_path.join(executable("kubectl")));
     if let Some(installed) = installed.into_iter().find(|path| path.is_file())
-        && fs::symlink_metadata(&kubectl).is_err()
+        // Also if there is a link to a kubectl that was removed since.
+        && fs::metadata(&kubectl).is_err()
     {
         // A missing kubectl is not an error here: tests that call it report it.
-        let _ = link(&installed, &kubectl);
+        let _ = replace(&installed, &kubectl);
     }
     Ok(folder)
 }
