@@ -77,8 +77,48 @@ impl Mode {
 /// Resolves impersonation headers.
 #[derive(Debug, Default)]
 pub(crate) struct Impersonation {
-    /// Mode that last permitted an impersonation, by requestor. It is tried first, and its refusal is the one that is reported.
-    last: Mutex<BTreeMap<String, Mode>>,
+    /// Mode that last permitted an impersonation. It is tried first, and its refusal is the one that is reported.
+    last: Mutex<LastModes>,
+}
+
+/// Last modes by requestor. When it is full, the requestor that was seen least recently is dropped, as in kube-apiserver.
+#[derive(Debug, Default)]
+struct LastModes {
+    /// Modes with the numbers of their last uses.
+    modes: BTreeMap<String, (Mode, u64)>,
+    /// Requestors in the order of their last uses.
+    requestors: BTreeMap<u64, String>,
+    /// Number of uses so far.
+    uses: u64,
+}
+
+impl LastModes {
+    /// Returns the mode of a requestor, which counts as a use.
+    fn get(&mut self, requestor: &str) -> Option<Mode> {
+        let (mode, used) = self.modes.get_mut(requestor)?;
+        self.uses += 1;
+        if let Some(requestor) = self.requestors.remove(used) {
+            self.requestors.insert(self.uses, requestor);
+        }
+        *used = self.uses;
+        Some(*mode)
+    }
+
+    fn set(&mut self, requestor: &str, mode: Mode) {
+        self.uses += 1;
+        match self.modes.insert(requestor.to_owned(), (mode, self.uses)) {
+            Some((_, used)) => {
+                self.requestors.remove(&used);
+            }
+            None if self.modes.len() > MAX_REMEMBERED => {
+                if let Some((_, oldest)) = self.requestors.pop_first() {
+                    self.modes.remove(&oldest);
+                }
+            }
+            None => {}
+        }
+        self.requestors.insert(self.uses, requestor.to_owned());
+    }
 }
 
 impl Impersonation {
@@ -94,14 +134,14 @@ impl Impersonation {
         headers: &HeaderMap,
     ) -> Result<Option<Arc<UserInfo>>, ApiError> {
         let Some(wanted) = wanted(headers)? else { return Ok(None) };
-        let last = self.last.lock().get(&requestor.name).copied();
+        let last = self.last.lock().get(&requestor.name);
         let others = Mode::ALL.into_iter().filter(|mode| Some(*mode) != last);
         let mut refusal = None;
         for mode in last.into_iter().chain(others).filter(|mode| mode.applies(&wanted, requestor)) {
             match (ModeCheck { permissions, requestor, mode, wanted: &wanted }).user(action) {
                 Ok(user) => {
                     if last != Some(mode) {
-                        self.remember(&requestor.name, mode);
+                        self.last.lock().set(&requestor.name, mode);
                     }
                     return Ok(Some(Arc::new(user)));
                 }
@@ -110,15 +150,6 @@ impl Impersonation {
         }
         // A mode was tried, because the legacy mode always applies.
         Err(refusal.unwrap_or_else(|| ApiError::internal("all impersonation modes failed")))
-    }
-
-    fn remember(&self, requestor: &str, mode: Mode) {
-        let mut last = self.last.lock();
-        if last.len() >= MAX_REMEMBERED {
-            // Any entry can go: without one, the modes are tried in their usual order.
-            last.pop_first();
-        }
-        last.insert(requestor.to_owned(), mode);
     }
 }
 

@@ -227,3 +227,22 @@ async fn the_mode_that_worked_last_is_tried_first() {
         "users \"carol\" is forbidden: User \"robot\" cannot impersonate resource \"users\" in API group \"\" at the cluster scope"
     );
 }
+
+#[test]
+fn the_mode_of_the_least_recent_requestor_is_forgotten() {
+    let mut last = LastModes::default();
+    // The smallest name is not the oldest one.
+    last.set("z", Mode::Legacy);
+    last.set("a", Mode::UserInfo);
+    for number in 2..MAX_REMEMBERED {
+        last.set(&format!("user {number}"), Mode::UserInfo);
+    }
+    assert_eq!(last.get("z"), Some(Mode::Legacy));
+    last.set("b", Mode::Legacy);
+    assert_eq!(last.get("a"), None, "unused since its only request");
+    assert_eq!((last.get("z"), last.get("b")), (Some(Mode::Legacy), Some(Mode::Legacy)));
+    last.set("user 2", Mode::Legacy);
+    last.set("c", Mode::Legacy);
+    assert_eq!((last.get("user 2"), last.get("user 3")), (Some(Mode::Legacy), None));
+    assert_eq!((last.modes.len(), last.requestors.len()), (MAX_REMEMBERED, MAX_REMEMBERED));
+}
