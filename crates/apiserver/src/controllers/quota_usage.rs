@@ -3,7 +3,7 @@
 //! A new quota, or one with a changed spec, is counted at once. Its status then has the limits of the spec and the usage of the existing
 //! objects, and the admission plugin `ResourceQuota` enforces it. The plugin adds to the usage with each write. This controller counts
 //! again when an object is deleted, or when its usage changes. It counts again one second after a creation, because the plugin does not
-//! see the creations of other controllers.
+//! see the creations of other controllers, and when the deletion of a pod becomes overdue.
 //!
 //! Objects and quota are read at one revision, and the status is written only if the quota has not changed since. Therefore usage that
 //! admission adds meanwhile is not lost.
@@ -46,8 +46,12 @@ pub(crate) async fn run(cluster: Arc<ClusterState>) {
         let now = Instant::now();
         known.update(&cluster, &quotas, now);
         for key in known.take_due(now) {
-            if !count(&cluster, &quotas, &key).await {
-                known.due.insert(key, now.checked_add(RECOUNT).unwrap_or(now));
+            let next = match count(&cluster, &quotas, &key).await {
+                Counted::Until(next) => next,
+                Counted::Contended => now.checked_add(RECOUNT),
+            };
+            if let Some(next) = next {
+                known.due.insert(key, next);
             }
         }
         let soonest = known.due.values().min().copied();
@@ -139,7 +143,9 @@ impl KnownQuotas {
         for (key, seen) in concerned {
             let at = match (&event.before, &event.after) {
                 (Some(before), Some(after)) => {
-                    if !is_counted_differently(counted, &seen.quota, before, after, wall) {
+                    // A pod whose deletion begins releases its amounts later. The count finds out when.
+                    let begins = !before.document.is_terminating() && after.document.is_terminating();
+                    if !begins && !is_counted_differently(counted, &seen.quota, before, after, wall) {
                         continue;
                     }
                     now
@@ -196,8 +202,22 @@ fn is_counted_differently(
     before != after
 }
 
-/// Counts the objects of a quota and writes its status if it differs. Returns whether the status is now correct, or the quota deleted.
-async fn count(cluster: &ClusterState, quotas: &ServedKind, key: &Key) -> bool {
+/// Outcome of a count.
+enum Counted {
+    /// The status is now correct, or the quota deleted. The usage changes at the given time even if no object does.
+    Until(Option<Instant>),
+    /// The quota changed during each attempt.
+    Contended,
+}
+
+/// Returns the moment for a count after a time of the cluster's clock. It is never now, so that a stopped clock causes no endless counting.
+fn moment_after(cluster: &ClusterState, time: Timestamp) -> Option<Instant> {
+    let wait = Duration::try_from(time.duration_since(cluster.clock.now())).unwrap_or_default();
+    Instant::now().checked_add(wait)?.checked_add(RECOUNT)
+}
+
+/// Counts the objects of a quota and writes its status if it differs.
+async fn count(cluster: &ClusterState, quotas: &ServedKind, key: &Key) -> Counted {
     for _ in 0..ATTEMPTS {
         // Objects and quota are read at one revision. Usage that admission adds later changes the quota, so that the commit below fails.
         let resources = counted(cluster, |_| true);
@@ -208,19 +228,23 @@ async fn count(cluster: &ClusterState, quotas: &ServedKind, key: &Key) -> bool {
             Some((stored, snapshots))
         });
         let Some((stored, snapshots)) = read else {
-            return true;
+            return Counted::Until(None);
         };
         let old = quotas.value(&stored);
         let quota = Quota::read(&old);
         // Limits of resources that are not served keep their usage.
         let mut used = quota.used().only(|name, _| quota.wanted().get(name).is_some());
+        let mut released: Option<Timestamp> = None;
         for (counted, snapshot) in resources.iter().zip(&snapshots) {
             if tracks(&quota, &counted.counter) {
-                set_usage(counted, snapshot, &quota, key.namespace(), cluster.clock.now(), &mut used).await;
+                let now = cluster.clock.now();
+                let next = set_usage(counted, snapshot, &quota, key.namespace(), now, &mut used).await;
+                released = released.into_iter().chain(next).min();
             }
         }
+        let next = released.and_then(|time| moment_after(cluster, time));
         if quota.is_at(&used) {
-            return true;
+            return Counted::Until(next);
         }
         let mut new = old.clone();
         new["status"] = Quota::status(quota.wanted(), &used);
@@ -228,13 +252,13 @@ async fn count(cluster: &ClusterState, quotas: &ServedKind, key: &Key) -> bool {
         let change = Change::Put(quotas.document(&new));
         let committed = cluster.commit_unguarded(&table(), key, Some(stored.revision), change);
         if committed.is_ok() {
-            return true;
+            return Counted::Until(next);
         }
     }
-    false
+    Counted::Contended
 }
 
-/// Sets the usage of one resource in `used`.
+/// Sets the usage of one resource in `used`. Returns the time after which an object releases its amounts.
 async fn set_usage(
     counted: &CountedResource,
     snapshot: &Snapshot,
@@ -242,14 +266,17 @@ async fn set_usage(
     namespace: &str,
     now: Timestamp,
     used: &mut Amounts,
-) {
+) -> Option<Timestamp> {
     let (counter, mut turns) = (&counted.counter, Turns::default());
     let mut total = Amounts::default();
+    let mut released: Option<Timestamp> = None;
     if counter.reads_objects() || quota.has_scopes() {
         for (_, stored) in snapshot.range(namespace, None) {
             let object = counted.served.value(stored);
             if quota.covers(counter, &object) {
                 total.add(&counter.usage(&object, now));
+                let next = counter.released_after(&object).filter(|time| *time >= now);
+                released = released.into_iter().chain(next).min();
             }
             turns.pass().await;
         }
@@ -263,4 +290,5 @@ async fn set_usage(
     for name in quota.wanted().names().filter(|name| counter.tracks(name)) {
         used.set(name, total.get(name).unwrap_or(Quantity::ZERO));
     }
+    released
 }

@@ -159,6 +159,29 @@ async fn pods_are_charged_until_they_end() {
     create(&service, &pods, &pod("b", Some("1"))).await;
 }
 
+/// The pods' node is lost: nothing removes them at the end of their grace periods.
+#[tokio::test(start_paused = true)]
+async fn a_pod_whose_deletion_is_overdue_is_not_charged() {
+    let (_server, service) = start(Profile::Dev);
+    let pods = format!("{NAMESPACE}/pods");
+    quota(&service, json!({"hard": {"requests.cpu": "2", "pods": "10"}})).await;
+    for (name, grace) in [("a", 30), ("b", 60)] {
+        let mut pod = pod(name, Some("1"));
+        pod["spec"]["nodeName"] = json!("lost");
+        pod["spec"]["terminationGracePeriodSeconds"] = json!(grace);
+        create(&service, &pods, &pod).await;
+        send(&service, "DELETE", &format!("{pods}/{name}"), &Value::Null).await;
+    }
+    settle().await;
+    assert_eq!(used(&service).await, json!({"pods": "2", "requests.cpu": "2"}));
+    // Each deletion is overdue after a second grace period.
+    for (seconds, number) in [(58, "2"), (5, "1"), (55, "1"), (5, "0"), (600, "0")] {
+        tokio::time::sleep(Duration::from_secs(seconds)).await;
+        assert_eq!(used(&service).await, json!({"pods": number, "requests.cpu": number}));
+    }
+    assert_eq!(get(&service, &format!("{pods}/a")).await["metadata"]["deletionGracePeriodSeconds"], 30);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_changed_service_and_custom_objects_are_charged() {
     let (_server, service) = start(Profile::Dev);

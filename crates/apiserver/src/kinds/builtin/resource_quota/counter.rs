@@ -194,15 +194,27 @@ impl ObjectCounter {
         }
         usage
     }
+
+    /// Returns the time after which an object no longer uses its amounts: a pod whose deletion is overdue then.
+    pub(crate) fn released_after(&self, object: &Value) -> Option<Timestamp> {
+        (self.kind == CountedKind::Pods && !has_ended(object)).then(|| overdue_after(object))?
+    }
+}
+
+fn has_ended(pod: &Value) -> bool {
+    ["Failed", "Succeeded"].contains(&text(&pod["status"]["phase"]).unwrap_or_default())
+}
+
+/// Returns the time after which the deletion of a pod is overdue. As in kube-apiserver, this is a second grace period after the first one.
+fn overdue_after(pod: &Value) -> Option<Timestamp> {
+    let deadline: Timestamp = metadata::text(pod, "deletionTimestamp").parse().ok()?;
+    let grace = pod["metadata"]["deletionGracePeriodSeconds"].as_i64().map(SignedDuration::from_secs)?;
+    deadline.checked_add(grace).ok()
 }
 
 /// Adds the amounts of a pod that has not ended. A pod with an overdue deletion, for example because its node is lost, uses nothing.
 fn of_pod(pod: &Value, now: Timestamp, usage: &mut Amounts) {
-    let has_ended = ["Failed", "Succeeded"].contains(&text(&pod["status"]["phase"]).unwrap_or_default());
-    let deadline: Option<Timestamp> = metadata::text(pod, "deletionTimestamp").parse().ok();
-    let grace = pod["metadata"]["deletionGracePeriodSeconds"].as_i64().map(SignedDuration::from_secs);
-    let end = deadline.zip(grace).and_then(|(deadline, grace)| deadline.checked_add(grace).ok());
-    if has_ended || end.is_some_and(|end| now > end) {
+    if has_ended(pod) || overdue_after(pod).is_some_and(|end| now > end) {
         return;
     }
     usage.set("pods", Quantity::whole(1));
