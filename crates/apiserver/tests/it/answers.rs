@@ -70,6 +70,59 @@ async fn a_continue_token_from_the_future_is_too_large() {
     assert_eq!((code, &status["reason"], &status["message"]), (504, &json!("Timeout"), &json!(why)));
 }
 
+/// Observed with kube-apiserver v1.36.3.
+#[tokio::test]
+async fn options_beside_a_continue_token_are_checked() {
+    use base64::Engine as _;
+
+    let mut service = ApiServer::start(Options::default()).service();
+    for name in ["a", "b", "c"] {
+        let map = json!({"metadata": {"name": name}});
+        assert_eq!(send(&mut service, "POST", MAPS, &[], &map).await.0, 201);
+    }
+    let token = |revision: i64| {
+        let token = json!({"v": "meta.k8s.io/v1", "rv": revision, "start": "a\0"}).to_string();
+        base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(token)
+    };
+    for (options, code, expected) in [
+        // With the revision 0 the limit does not apply, as without a token.
+        (format!("{}&resourceVersion=0", token(-1)), 200, json!(["b", "c"])),
+        (token(-1), 200, json!(["b"])),
+        // An invalid token is reported before the revision beside it.
+        (
+            format!("{}&resourceVersion=1", token(0)),
+            400,
+            json!(
+                "invalid continue token: continue key is not valid: incorrect encoded start resourceVersion (version \
+                 meta.k8s.io/v1)"
+            ),
+        ),
+        (
+            format!("{}&resourceVersion=1", token(-1)),
+            400,
+            json!("specifying resource version is not allowed when using continue"),
+        ),
+        // Options are validated before the list waits for the revision of the token.
+        (
+            format!("{}&resourceVersionMatch=NotOlderThan", token(1_000_000)),
+            422,
+            json!(
+                "ListOptions.meta.k8s.io \"\" is invalid: [resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden \
+                 unless resourceVersion is provided, resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden when \
+                 continue is provided]"
+            ),
+        ),
+    ] {
+        let path = format!("{MAPS}?limit=1&continue={options}");
+        let (status, _, body) = get(&mut service, &path, &[]).await;
+        let body: Value = serde_json::from_slice(&body).unwrap();
+        let items = body["items"]
+            .as_array()
+            .map(|items| Value::from_iter(items.iter().map(|item| item["metadata"]["name"].clone())));
+        assert_eq!((status, items.unwrap_or_else(|| body["message"].clone())), (code, expected), "{options}");
+    }
+}
+
 #[tokio::test]
 async fn values_of_the_wrong_type_are_refused_by_every_verb() {
     const PODS: &str = "/api/v1/namespaces/default/pods";

@@ -78,13 +78,13 @@ impl ListPage {
         let wanted = revision(&options.resource_version)
             .map_err(|why| ApiError::bad_request(format!("invalid resource version: {why}")))?;
         if !options.continue_token.is_empty() {
+            let token = decode_token(&options.continue_token, &call.path.namespace)
+                .map_err(|why| ApiError::bad_request(format!("invalid continue token: {why}")))?;
             if wanted.is_some_and(|wanted| wanted != 0) {
                 return Err(ApiError::bad_request(
                     "specifying resource version is not allowed when using continue",
                 ));
             }
-            let token = decode_token(&options.continue_token, &call.path.namespace)
-                .map_err(|why| ApiError::bad_request(format!("invalid continue token: {why}")))?;
             let snapshot = match token.revision {
                 // The token comes from an expired list: continue with the current state.
                 None => call.cluster.read(|store| store.snapshot(storage)),
@@ -94,7 +94,7 @@ impl ListPage {
                     .map_err(|_| expired(call, &token.start))?
                     .snapshot(),
             };
-            return Ok(Self { snapshot, start: Some(token.start), limited: true });
+            return Ok(Self { snapshot, start: Some(token.start), limited: wanted != Some(0) });
         }
         let exact = match (options.revision_match, wanted) {
             (Some(RevisionMatch::Exact), Some(wanted)) => Some(wanted),
@@ -253,8 +253,10 @@ struct Token {
 }
 
 /// Returns the revision at which a continue token goes on with a list; `None` without a valid token, or if it goes on with the current state.
+/// With invalid options the list is refused without reading it.
 pub(crate) fn continued_revision(call: &Call) -> Option<u64> {
     let token = Some(call.query.text("continue")).filter(|token| !token.is_empty())?;
+    ListOptions::of_list(&call.query).ok()?;
     decode_token(token, &call.path.namespace).ok()?.revision
 }
 
