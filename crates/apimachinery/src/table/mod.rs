@@ -142,7 +142,24 @@ pub fn row(columns: &[Column], object: &Value, options: Options) -> Value {
         IncludeObject::Metadata => partial_object_metadata(object, options.api_version),
         IncludeObject::Object => object.clone(),
     };
-    json!({ "cells": cells, "object": included })
+    let mut row = json!({ "cells": cells, "object": included });
+    if let Some((reason, message)) = completion(object) {
+        row["conditions"] =
+            json!([{ "type": "Completed", "status": "True", "reason": reason, "message": message }]);
+    }
+    row
+}
+
+/// Returns reason and message of the condition that a row is completed: that of a pod that has ended.
+fn completion(object: &Value) -> Option<(&'static str, &'static str)> {
+    if object["kind"] != "Pod" || object["apiVersion"] != "v1" {
+        return None;
+    }
+    match object["status"]["phase"].as_str()? {
+        "Succeeded" => Some(("Succeeded", "The pod has completed successfully.")),
+        "Failed" => Some(("Failed", "The pod failed.")),
+        _ => None,
+    }
 }
 
 fn list_metadata(metadata: &Value) -> Map<String, Value> {
@@ -177,5 +194,32 @@ pub fn name_column() -> Column {
         cell: Cell::Builtin(|object, _| {
             object.pointer("/metadata/name").cloned().unwrap_or_else(|| json!(""))
         }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Observed with kube-apiserver v1.36.3.
+    #[test]
+    fn the_row_of_a_pod_that_has_ended_is_completed() {
+        let options = Options {
+            include: IncludeObject::None,
+            now: Timestamp::UNIX_EPOCH,
+            column_definitions: ColumnDefinitions::Omitted,
+            api_version: "meta.k8s.io/v1",
+        };
+        let reason = |api_version: &str, phase: &str| {
+            let pod = json!({"apiVersion": api_version, "kind": "Pod", "status": {"phase": phase}});
+            row(&[], &pod, options).get("conditions").map(|conditions| conditions[0].clone())
+        };
+        let completed = |reason: &str, message: &str| {
+            Some(json!({"type": "Completed", "status": "True", "reason": reason, "message": message}))
+        };
+        assert_eq!(reason("v1", "Succeeded"), completed("Succeeded", "The pod has completed successfully."));
+        assert_eq!(reason("v1", "Failed"), completed("Failed", "The pod failed."));
+        assert_eq!(reason("v1", "Running"), None);
+        assert_eq!(reason("example.com/v1", "Failed"), None);
     }
 }
