@@ -5,6 +5,7 @@ mod pod_update;
 mod qos;
 mod resize;
 pub(crate) mod resources;
+mod scheduling_defaults;
 
 use kube_apimachinery::status::FieldError;
 use serde_json::{Value, json};
@@ -32,11 +33,16 @@ impl BuiltinKind for Pod {
         true
     }
 
-    /// Sets the status of a new pod: its phase and its QoS class. As in Go, a class that the client sets counts.
-    fn prepare_create(&self, _context: &WriteContext<'_>, pod: &mut Value) {
+    /// Sets the status of a new pod: its phase, its QoS class and whether gates block its scheduling. As in Go, a class that the client
+    /// sets counts.
+    fn prepare_create(&self, context: &WriteContext<'_>, pod: &mut Value) {
         let sent = pod["status"]["qosClass"].as_str().filter(|class| !class.is_empty());
         let class = sent.map_or_else(|| qos_class(&pod["spec"]).to_owned(), str::to_owned);
         pod["status"] = json!({"phase": "Pending", "qosClass": class});
+        if let Some(conditions) = scheduling_defaults::conditions(&pod["spec"], &context.now_seconds()) {
+            pod["status"]["conditions"] = conditions;
+        }
+        scheduling_defaults::merge_label_keys(pod);
     }
 
     fn prepare_subresource(
