@@ -13,7 +13,7 @@ use std::{
 };
 
 use controller_runtime::{
-    Action, BoxError, Builder, Client, Context, Kind, Manager, MapMeta, ReconcileError, Reconciler, Verb,
+    Action, BoxError, Builder, Context, Kind, Manager, MapMeta, ReconcileError, Reconciler, Verb,
     cache::{LabelSelector, Meta},
     client::ResultExt,
     manager::{AddError, RunContext, Runnable},
@@ -60,20 +60,19 @@ pub fn add_to(manager: &Manager, folder: &Path) -> Result<(), AddError> {
         .watches(Kind::<PartialObjectMeta<ConfigMap>, _>::new(MapMeta(file_of)).with_predicate(ours))
         .needs::<ConfigMap>([Verb::Apply, Verb::Delete])
         .without_events()
-        .complete(Mirror { folder: folder.to_owned(), client: manager.client() })?;
+        .complete(Mirror { folder: folder.to_owned() })?;
     Ok(())
 }
 
 /// Writes the content of a file into its ConfigMap.
 struct Mirror {
     folder: PathBuf,
-    client: Client,
 }
 
 impl Reconciler for Mirror {
     type Request = File;
 
-    async fn reconcile(&self, File(name): &File, _: &Context) -> Result<Action, ReconcileError> {
+    async fn reconcile(&self, File(name): &File, cx: &Context) -> Result<Action, ReconcileError> {
         let mut map = ConfigMap::default();
         map.metadata.namespace = Some(NAMESPACE.to_owned());
         map.metadata.name = Some(name.clone());
@@ -82,10 +81,10 @@ impl Reconciler for Mirror {
                 let (label, value) = MANAGED_BY;
                 map.metadata.labels = Some([(label.to_owned(), value.to_owned())].into());
                 map.data = Some([("text".to_owned(), text)].into());
-                self.client.apply(&map).await?;
+                cx.client().apply(&map).await?;
             }
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                self.client.delete(&map).any_version().await.optional()?;
+                cx.client().delete(&map).any_version().await.optional()?;
             }
             Err(error) => return Err(error.into()),
         }
@@ -129,15 +128,22 @@ fn scan(folder: &Path) -> io::Result<BTreeMap<String, (SystemTime, u64)>> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         let (name, meta) = (entry.file_name().into_string(), entry.metadata()?);
-        // Skip files whose name contains a character that names of objects must not have.
-        let is_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-.".contains(c);
+        // No ConfigMap can have another name, so its reconcile would fail again and again.
         if let Ok(name) = name
             && meta.is_file()
-            && name.starts_with(|c: char| c.is_ascii_alphanumeric())
-            && name.chars().all(is_name)
+            && is_object_name(&name)
         {
             files.insert(name, (meta.modified()?, meta.len()));
         }
     }
     Ok(files)
+}
+
+/// Whether objects can have the name: labels of letters in lower case, digits and inner dashes, with dots between them.
+fn is_object_name(name: &str) -> bool {
+    let is_inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    let is_label = |label: &str| {
+        !label.is_empty() && label.chars().all(is_inner) && !label.starts_with('-') && !label.ends_with('-')
+    };
+    name.len() <= 253 && name.split('.').all(is_label)
 }

@@ -23,6 +23,9 @@ async fn config_maps_follow_files_and_other_changes_are_reverted() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("welcome.txt");
     fs::write(&file, "hello").expect("a file");
+    for unusable in ["-a", "a-", "a.", ".a", "a..b", "a.-b", "a-.b", "A", "a_b", "é"] {
+        fs::write(folder.path().join(unusable), "no ConfigMap can have this name").expect("a file");
+    }
     let env = Environment::builder().start().await.expect("an API server starts");
     let manifests = include_str!("../manifests/rbac.yaml");
     let rights = Rights::of_manifests(manifests, "default").expect("manifests");
@@ -51,6 +54,8 @@ async fn config_maps_follow_files_and_other_changes_are_reverted() {
         until(Some("hello again")).await;
         fs::remove_file(&file).expect("the file goes");
         until(None).await;
+        let overview = manager.overview();
+        assert!(overview.iter().all(|controller| controller.failing.is_empty()), "{overview:?}");
     };
     manager.clone().run(play).await.expect("the manager stops when the play is over");
     assert_eq!(rights.unused(), UNUSED);
