@@ -1,9 +1,9 @@
 //! The controller: makes the cluster match each Guestbook.
 
 use controller_runtime::{
-    Action, Builder, Cached, Client, Context, Kind, Lazy, Manager, ObjectKey, ReadError, ReconcileError,
-    Reconciler, StaticObject, TryMapFn, has_finalizer, is_controlled_by, manager::AddError,
-    predicate::GenerationChanged, set_condition,
+    Action, Builder, Cached, Context, Kind, Lazy, Manager, ObjectKey, ReadError, ReconcileError, Reconciler,
+    StaticObject, TryMapFn, has_finalizer, is_controlled_by, manager::AddError, predicate::GenerationChanged,
+    set_condition,
 };
 use k8s_openapi::{
     api::{apps::v1::Deployment, core::v1::ConfigMap},
@@ -64,7 +64,6 @@ fn users_of_theme(
 /// Reconciles Guestbooks.
 #[derive(Debug)]
 pub struct GuestbookReconciler {
-    client: Client,
     guestbooks: Cached<Guestbook>,
     config_maps: Cached<ConfigMap>,
     deployments: Cached<Deployment>,
@@ -103,7 +102,7 @@ impl Reconciler for GuestbookReconciler {
             return self.archive(&guestbook, cx).await;
         }
         // Before everything else, so that a deletion at any later point waits for the archive.
-        self.client.add_finalizer(&*guestbook, FINALIZER).await?;
+        cx.client().add_finalizer(&*guestbook, FINALIZER).await?;
 
         let style = match self.theme(&guestbook)? {
             Theme::Style(style) => style,
@@ -127,15 +126,10 @@ impl Reconciler for GuestbookReconciler {
 }
 
 impl GuestbookReconciler {
-    /// Creates a reconciler with the manager's caches and client.
+    /// Creates a reconciler with the manager's caches.
     #[must_use]
     pub fn new(manager: &Manager) -> Self {
-        Self {
-            client: manager.client(),
-            guestbooks: manager.cached(),
-            config_maps: manager.cached(),
-            deployments: manager.cached(),
-        }
+        Self { guestbooks: manager.cached(), config_maps: manager.cached(), deployments: manager.cached() }
     }
 
     /// Reads the theme that the Guestbook names.
@@ -179,7 +173,7 @@ impl GuestbookReconciler {
             );
             return Err(NameTaken { child }.into());
         }
-        let after = self.client.apply(child).await?;
+        let after = cx.client().apply(child).await?;
         let kind = K::kind(&());
         match before {
             None => {
@@ -196,8 +190,8 @@ impl GuestbookReconciler {
     /// Archives the greeting, then removes the finalizer. The children are garbage collected, because the Guestbook owns them.
     async fn archive(&self, guestbook: &Guestbook, cx: &Context) -> Result<Action, ReconcileError> {
         if has_finalizer(guestbook, FINALIZER) {
-            self.client.apply(&children::archive(guestbook)).await?;
-            if self.client.remove_finalizer(guestbook, FINALIZER).await? {
+            cx.client().apply(&children::archive(guestbook)).await?;
+            if cx.client().remove_finalizer(guestbook, FINALIZER).await? {
                 cx.events().normal(guestbook, "Archived", "Archive", "archived the greeting in a ConfigMap");
             }
         }
@@ -228,7 +222,7 @@ impl GuestbookReconciler {
             let Some(key) = ObjectKey::of(guestbook) else {
                 return Ok(());
             };
-            self.client.apply_status(&key, &status).await?;
+            cx.client().apply_status(&key, &status).await?;
         }
         Ok(())
     }

@@ -4,7 +4,7 @@
 //! process, and ten thousand secrets take a few megabytes.
 
 use controller_runtime::{
-    Action, Builder, Cached, Client, Context, Manager, ObjectKey, ReconcileError, Reconciler, Verb,
+    Action, Builder, Cached, Context, Manager, ObjectKey, ReconcileError, Reconciler, Verb,
     client::ResultExt, manager::AddError,
 };
 use k8s_openapi::{api::core::v1::Secret, jiff::Timestamp};
@@ -17,7 +17,6 @@ pub const EXPIRES: &str = "example.com/expires";
 type SecretMeta = PartialObjectMeta<Secret>;
 
 struct Expiry {
-    client: Client,
     secrets: Cached<SecretMeta>,
 }
 
@@ -27,7 +26,7 @@ struct Expiry {
 ///
 /// The manager already has this controller.
 pub fn add_to(manager: &Manager) -> Result<(), AddError> {
-    let expiry = Expiry { client: manager.client(), secrets: manager.cached() };
+    let expiry = Expiry { secrets: manager.cached() };
     Builder::managed_by(manager)
         .for_kind::<SecretMeta>()
         .named("expiry")
@@ -49,7 +48,7 @@ impl Reconciler for Expiry {
             Ok(left) => Ok(Action::requeue_after(left)),
             Err(_) => {
                 // Deletes only the uid and version that was read, so that a concurrent extension of the time wins.
-                self.client.delete(&*secret).await.optional()?;
+                cx.client().delete(&*secret).await.optional()?;
                 Ok(Action::done())
             }
         }

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use controller_runtime::{
-    Action, Builder, Cached, Client, Context, Manager, ObjectKey, ReconcileError, Reconciler, Verb,
+    Action, Builder, Cached, Context, Manager, ObjectKey, ReconcileError, Reconciler, Verb,
     client::ResultExt, manager::AddError, operator::Operator,
 };
 use k8s_openapi::api::core::v1::Pod;
@@ -18,27 +18,26 @@ const LABEL: &str = "example.com/pod-name";
 
 /// Adds the label to pods with the annotation, and removes it from all others.
 struct PodLabeller {
-    client: Client,
     pods: Cached<Pod>,
 }
 
 impl Reconciler for PodLabeller {
     type Request = ObjectKey<Pod>;
 
-    async fn reconcile(&self, key: &ObjectKey<Pod>, _: &Context) -> Result<Action, ReconcileError> {
+    async fn reconcile(&self, key: &ObjectKey<Pod>, cx: &Context) -> Result<Action, ReconcileError> {
         let Some(pod) = self.pods.get(key)? else { return Ok(Action::done()) }; // deleted
         let is_requested = pod.annotations().contains_key(REQUEST_ANNOTATION);
         let wanted = is_requested.then_some(key.name()).filter(|name| name.len() <= 63); // the limit of label values
         if pod.labels().get(LABEL).map(String::as_str) != wanted {
             let patch = json!({ "metadata": { "labels": { LABEL: wanted } } }); // null removes the label
-            self.client.merge_patch(key, &patch).await.optional()?; // the pod may have been deleted meanwhile
+            cx.client().merge_patch(key, &patch).await.optional()?; // the pod may have been deleted meanwhile
         }
         Ok(Action::done())
     }
 }
 
 fn add_to(manager: &Manager) -> Result<(), AddError> {
-    let labeller = PodLabeller { client: manager.client(), pods: manager.cached() };
+    let labeller = PodLabeller { pods: manager.cached() };
     Builder::managed_by(manager)
         .for_kind::<Pod>()
         .needs::<Pod>([Verb::Patch])
@@ -59,7 +58,7 @@ async fn main() -> ExitCode {
 mod tests {
     use std::time::Duration;
 
-    use controller_runtime::{ClientError, ManagerOptions, leader_election::LeaderElectionOptions};
+    use controller_runtime::{Client, ClientError, ManagerOptions, leader_election::LeaderElectionOptions};
     use kube_envtest::{Environment, Rights};
     use kube_simulator::{Explore, Simulation, User};
 

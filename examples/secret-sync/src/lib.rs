@@ -4,8 +4,8 @@
 //! function looks up the namespaces that request it in an index, without reading any namespace object.
 
 use controller_runtime::{
-    Action, Builder, Cached, Client, Context, Kind, Manager, ObjectKey, ReadError, ReconcileError,
-    Reconciler, TryMapMeta,
+    Action, Builder, Cached, Context, Kind, Manager, ObjectKey, ReadError, ReconcileError, Reconciler,
+    TryMapMeta,
     cache::{Index, Meta},
     set_controller_reference,
 };
@@ -20,7 +20,6 @@ pub const REQUEST_LABEL: &str = "example.com/wants-secret";
 
 /// Copies the requested secret into a namespace.
 struct SecretSync {
-    client: Client,
     namespaces: Cached<Namespace>,
     sources: Cached<Secret>,
 }
@@ -40,7 +39,7 @@ pub fn add_to(manager: &Manager) -> anyhow::Result<()> {
         .owns::<Secret>() // restores changed copies; caches only the metadata of copies
         .watches(Kind::of(&sources, TryMapMeta(requested_by(by_secret))))
         .without_events()
-        .complete(SecretSync { client: manager.client(), namespaces, sources })?;
+        .complete(SecretSync { namespaces, sources })?;
     Ok(())
 }
 
@@ -54,7 +53,7 @@ fn requested_by(
 impl Reconciler for SecretSync {
     type Request = ObjectKey<Namespace>;
 
-    async fn reconcile(&self, key: &ObjectKey<Namespace>, _: &Context) -> Result<Action, ReconcileError> {
+    async fn reconcile(&self, key: &ObjectKey<Namespace>, cx: &Context) -> Result<Action, ReconcileError> {
         let Some(namespace) = self.namespaces.get(key)? else { return Ok(Action::done()) }; // deleted with its secrets
         let Some(wanted) = namespace.labels().get(REQUEST_LABEL).filter(|_| key.name() != SOURCE_NAMESPACE)
         else {
@@ -67,7 +66,7 @@ impl Reconciler for SecretSync {
         copy.metadata.namespace = Some(key.name().to_owned());
         copy.metadata.name = secret.metadata.name.clone();
         set_controller_reference(&*namespace, &mut copy)?;
-        self.client.apply(&copy).await?;
+        cx.client().apply(&copy).await?;
         Ok(Action::done())
     }
 }
