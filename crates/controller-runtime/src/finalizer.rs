@@ -52,8 +52,8 @@ pub trait Finalizer<K>: Send + Sync + 'static {
 /// let map = client.create(&map).await?;
 /// // in a reconciler:
 /// let map = match finalizers.finalize(&client, &map).await? {
-///     Finalized::Going => return Ok(()), // cleaned up, nothing left to reconcile
-///     Finalized::Live(map) => map,       // the stored version
+///     Finalized::CleanedUp => return Ok(()), // it is being deleted: nothing is left to reconcile
+///     Finalized::Live(map) => map, // the stored version
 /// };
 /// # client.update(&*map).await?;
 /// # Ok(())
@@ -73,7 +73,7 @@ pub enum Finalized<'o, K: Clone> {
     /// version that was stored with them, on which the next write must build.
     Live(Cow<'o, K>),
     /// The object is being deleted, and all finalizers have run.
-    Going,
+    CleanedUp,
 }
 
 /// Error of [`Finalizers::finalize`].
@@ -165,7 +165,7 @@ impl<K: Object> Finalizers<K> {
                 Err(error) => failed.push((name.clone(), format!("{error:#}"))),
                 Ok(()) => match without_finalizer(client, &current, name).await {
                     Ok(Some(stored)) => current = stored,
-                    Ok(None) => return Ok(Finalized::Going), // the object does not exist any more
+                    Ok(None) => return Ok(Finalized::CleanedUp), // the object does not exist any more
                     Err(error) if failed.is_empty() => return Err(error.into()),
                     // The failures of the finalizers before are reported too. The others run in the next reconcile.
                     Err(error) => {
@@ -175,7 +175,7 @@ impl<K: Object> Finalizers<K> {
                 },
             }
         }
-        if failed.is_empty() { Ok(Finalized::Going) } else { Err(FinalizeError::Finalizers { failed }) }
+        if failed.is_empty() { Ok(Finalized::CleanedUp) } else { Err(FinalizeError::Finalizers { failed }) }
     }
 }
 

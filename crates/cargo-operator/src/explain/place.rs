@@ -52,7 +52,7 @@ pub(crate) struct Place {
     pub(super) token: Option<String>,
     pub(super) accepts_any_certificate: bool,
     /// Step that helps if the operator does not answer.
-    cure: String,
+    hint: String,
     origin: Origin,
 }
 
@@ -113,7 +113,7 @@ impl Place {
             token: Some(token),
             // kubectl has verified the API server, which forwards the connection to this pod.
             accepts_any_certificate: true,
-            cure: format!(
+            hint: format!(
                 "kubectl --context {context} logs -n {} deployment/{} shows more",
                 deployment.namespace, deployment.name
             ),
@@ -144,7 +144,7 @@ impl Place {
             address: address.trim_end_matches('/').to_owned(),
             token,
             accepts_any_certificate: insecure || is_loopback,
-            cure: format!(
+            hint: format!(
                 "check that {address} is the address of --metrics-bind-address, or of a forwarded port"
             ),
             origin: Origin::Given,
@@ -178,7 +178,7 @@ impl Place {
             address: file.address,
             token: Some(file.token),
             accepts_any_certificate: false,
-            cure:
+            hint:
                 "if cargo operator dev has ended, start it again; if the operator has ended, its log says why"
                     .to_owned(),
             origin: Origin::Session(folder.to_owned()),
@@ -223,7 +223,7 @@ impl Place {
                 "its user needs the verb get on the nonResourceURLs /explain/*; set ${TOKEN} or --token-file"
             )),
             ApiError::Unreachable(reason) => {
-                Failure::new(format!("the operator at {address} does not answer: {reason}")).hint(&self.cure)
+                Failure::new(format!("the operator at {address} does not answer: {reason}")).hint(&self.hint)
             }
             ApiError::Unknown(reason) => {
                 Failure::new(format!("the operator at {address} answered in an unknown form: {reason}"))

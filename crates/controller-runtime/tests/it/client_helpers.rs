@@ -286,7 +286,7 @@ async fn finalizers_are_added_at_once_and_removed_as_they_are_done() {
     assert_eq!(held.metadata.finalizers, Some(vec!["example.com/a".to_owned()]));
 
     *fails.lock().unwrap() = false;
-    assert!(matches!(finalizers.finalize(&client, &held).await.unwrap(), Finalized::Going));
+    assert!(matches!(finalizers.finalize(&client, &held).await.unwrap(), Finalized::CleanedUp));
     assert!(client.get(&key("w")).await.unwrap().is_none());
     assert_eq!(*log.lock().unwrap(), ["example.com/a", "example.com/b", "example.com/a"]);
     let name_taken = finalizers.register("example.com/a", cleanup("example.com/a")).unwrap_err();
@@ -323,7 +323,7 @@ async fn dynamic_kinds_have_finalizers() {
     let held = client.get(&key).await.unwrap().unwrap();
     assert_eq!(client.delete(&held).await.unwrap(), Deletion::Begun);
     let going = client.get(&key).await.unwrap().unwrap();
-    assert_eq!(finalizers.finalize_dynamic(&client, &going).await.unwrap(), Finalized::Going);
+    assert_eq!(finalizers.finalize_dynamic(&client, &going).await.unwrap(), Finalized::CleanedUp);
     let left = client.get(&key).await.unwrap().unwrap();
     assert!(client.remove_finalizer(&left, "example.com/b").await.unwrap());
     assert!(client.get(&key).await.unwrap().is_none());

@@ -79,7 +79,7 @@ async fn a_delete_by_name_may_be_of_one_uid_or_one_version() {
     let gone = widgets.delete_key(&ObjectKey::new("default", "a")).only_uid(&uid).await.unwrap();
     assert_eq!(gone, Deletion::Done);
     assert!(client.get(&key("a")).await.unwrap().is_none());
-    assert_eq!(client.delete_key(&key("a")).only_uid(&uid).await.unwrap(), Deletion::NothingThere);
+    assert_eq!(client.delete_key(&key("a")).only_uid(&uid).await.unwrap(), Deletion::NotFound);
 }
 
 #[tokio::test]

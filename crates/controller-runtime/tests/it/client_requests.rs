@@ -365,5 +365,5 @@ async fn a_delete_reports_the_state_of_the_deletion() {
     let delete = client.delete(&created).any_version().propagation(Propagation::Foreground);
     assert_eq!(delete.await.unwrap(), Deletion::Begun, "it waits for its dependents");
     crate::support::gone(&client, &key("a")).await;
-    assert_eq!(client.delete(&created).await.unwrap(), Deletion::NothingThere);
+    assert_eq!(client.delete(&created).await.unwrap(), Deletion::NotFound);
 }

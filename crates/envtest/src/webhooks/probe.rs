@@ -51,7 +51,7 @@ impl WebhookHost {
             return Err(match missing {
                 Missing::NotServed => WebhookError::NotServed { object, path, within },
                 Missing::NoAnswer(reason) => {
-                    let reason = format!("{reason}; {}", self.cure());
+                    let reason = format!("{reason}; {}", self.hint());
                     WebhookError::NoAnswer { object, url, within, reason }
                 }
             });
@@ -92,7 +92,7 @@ impl WebhookHost {
         if status == StatusCode::NOT_FOUND { Err(Missing::NotServed) } else { Ok(()) }
     }
 
-    fn cure(&self) -> &'static str {
+    fn hint(&self) -> &'static str {
         match &self.inner.place {
             WebhookAddress::InProcess(_) => "does the operator call `Instance::serve_webhooks`?",
             WebhookAddress::Socket(_) => {

@@ -213,7 +213,7 @@ fn reference(title: String, config: &Value) -> Result<Option<Reference>, Webhook
 /// Checks the port of a reference with the manifest of its Service. Without one, the port is 443.
 fn check_port(reference: &Reference, service: Option<&(PathBuf, Value)>) -> Result<(), WebhookError> {
     let Reference { title, service: name, port, .. } = reference;
-    let (served, cure) = match service {
+    let (served, hint) = match service {
         None => (
             vec![DEFAULT_PORT],
             format!(
@@ -232,7 +232,7 @@ fn check_port(reference: &Reference, service: Option<&(PathBuf, Value)>) -> Resu
         return Ok(());
     }
     let served: Vec<String> = served.iter().map(u64::to_string).collect();
-    let reason = format!("Service {name} has no port {port}, only {}: {cure}", served.join(", "));
+    let reason = format!("Service {name} has no port {port}, only {}: {hint}", served.join(", "));
     Err(WebhookError::Invalid { object: title.clone(), reason })
 }
 

@@ -38,7 +38,7 @@ pub enum Deletion {
     /// The object is being deleted: it waits for finalizers, its dependents or its grace period.
     Begun,
     /// There was no such object.
-    NothingThere,
+    NotFound,
 }
 
 /// A delete, sent when it is awaited.
@@ -182,7 +182,7 @@ impl<K> Delete<K> {
         match client.write(call, to_cache).await {
             Ok((_, answer)) if reports_deletion(&answer) => Ok(Deletion::Done),
             Ok(_) => Ok(Deletion::Begun),
-            Err(error) if error.is_not_found() => Ok(Deletion::NothingThere),
+            Err(error) if error.is_not_found() => Ok(Deletion::NotFound),
             Err(error) => Err(error),
         }
     }

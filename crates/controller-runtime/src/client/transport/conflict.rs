@@ -45,7 +45,7 @@ impl Conflict {
 
     /// Advice for the error message.
     #[must_use]
-    pub fn cure(&self) -> &'static str {
+    pub fn hint(&self) -> &'static str {
         match &self.expected {
             Expected::Version(_) | Expected::Other => {
                 "read the object again and repeat the change, as retry_on_conflict does"

@@ -334,7 +334,7 @@ impl fmt::Display for ClientError {
                 "the API server does not serve this kind: is its CustomResourceDefinition installed?",
             ),
             ErrorKind::Conflict(conflict) => {
-                write!(f, "{}; {}", server_message(status.as_ref()), conflict.cure())
+                write!(f, "{}; {}", server_message(status.as_ref()), conflict.hint())
             }
             ErrorKind::NotSent => {
                 write!(f, "not sent: {}", source.as_ref().map_or_else(String::new, ToString::to_string))

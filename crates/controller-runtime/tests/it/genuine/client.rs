@@ -30,7 +30,7 @@ async fn a_conflict_names_the_expected_version() {
 
     let before = one.get(&key).await.unwrap().unwrap();
     assert_eq!(one.delete(&before).await.unwrap(), Deletion::Done);
-    assert_eq!(one.delete(&before).await.unwrap(), Deletion::NothingThere);
+    assert_eq!(one.delete(&before).await.unwrap(), Deletion::NotFound);
     one.create(&cluster.widget("a", 1)).await.unwrap();
     let uid = Some(Expected::Uid(before.metadata.uid.clone().unwrap()));
     assert_eq!(expected(one.delete(&before).any_version().await.unwrap_err()), uid);
@@ -114,6 +114,6 @@ async fn an_object_is_deleted_when_its_finalizers_are_done() {
         "none is added to what is going"
     );
     let going = client.get(&key).await.unwrap().unwrap();
-    assert!(matches!(finalizers.finalize(&client, &going).await.unwrap(), Finalized::Going));
+    assert!(matches!(finalizers.finalize(&client, &going).await.unwrap(), Finalized::CleanedUp));
     assert!(client.get(&key).await.unwrap().is_none());
 }
