@@ -114,7 +114,7 @@ async fn measure(address: SocketAddr, runs: &AtomicU64) -> Result<(), Failure> {
     for path in [
         "overview",
         "controllers/example",
-        "controllers/example/requests?standing=waiting&limit=100",
+        "controllers/example/requests?state=waiting&limit=100",
         "controllers/example/requests?limit=1000",
         "controllers/example/requests?contains=object-99999",
         "controllers/example/requests/namespace-42/object-742",

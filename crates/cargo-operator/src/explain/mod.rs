@@ -128,7 +128,7 @@ pub(crate) async fn last_failure(place: &Place) -> Result<Option<String>, Failur
         let overview: Overview = api.get(&["overview"], &[]).await?;
         let mut failed: Option<Request> = None;
         for controller in overview.controllers.iter().filter(|controller| controller.failing > 0) {
-            let query = [("standing", "failing"), ("limit", "20")];
+            let query = [("state", "failing"), ("limit", "20")];
             let page: shapes::Page = api.get(&["controllers", &controller.name, "requests"], &query).await?;
             for item in page.items {
                 let Some(request) = request(&api, &controller.name, item.name()).await? else { continue };

@@ -136,7 +136,7 @@ fn without_kind(request: &str) -> &str {
 pub(super) struct Request {
     pub(super) controller: String,
     pub(super) request: String,
-    pub(super) standing: Standing,
+    pub(super) state: RequestState,
     pub(super) attempt: u32,
     pub(super) causes: Causes,
     pub(super) runs: Vec<Run>,
@@ -154,7 +154,7 @@ impl Request {
 /// State of a request in the queue.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) enum Standing {
+pub(super) enum RequestState {
     #[default]
     Idle,
     Queued {

@@ -4,7 +4,8 @@ use std::fmt;
 
 use super::Wanted;
 use super::shapes::{
-    Causes, ClusterAnswer, Finding, ObjectAnswer, Outcome, Overview, Request, Run, Standing, VerbCalls, Write,
+    Causes, ClusterAnswer, Finding, ObjectAnswer, Outcome, Overview, Request, RequestState, Run, VerbCalls,
+    Write,
 };
 use crate::failure::Failure;
 
@@ -79,7 +80,7 @@ impl Answer {
     pub(super) fn without_countdown(&self) -> Self {
         let mut answer = self.clone();
         for request in &mut answer.requests {
-            if let Standing::Waiting { left, .. } = &mut request.standing {
+            if let RequestState::Waiting { left, .. } = &mut request.state {
                 *left = 0.0;
             }
         }
@@ -195,10 +196,10 @@ fn row(f: &mut fmt::Formatter<'_>, label: &str, text: impl fmt::Display) -> fmt:
 }
 
 fn write_request(f: &mut fmt::Formatter<'_>, request: &Request) -> fmt::Result {
-    let Request { controller, request: name, standing, attempt, causes, runs, failed_events } = request;
+    let Request { controller, request: name, state, attempt, causes, runs, failed_events } = request;
     let last = runs.first();
     let failed = last.filter(|run| run.result.error().is_some());
-    writeln!(f, "{name} {} (controller {controller})", state(standing, *attempt))?;
+    writeln!(f, "{name} {} (controller {controller})", state_of(state, *attempt))?;
     if let Some(error) = failed.and_then(|run| run.result.error()) {
         row(f, "error", error)?;
     }
@@ -232,17 +233,17 @@ fn write_request(f: &mut fmt::Formatter<'_>, request: &Request) -> fmt::Result {
     if runs.is_empty() {
         row(f, "run", "none that is remembered: the operator keeps the last runs of 1024 requests")?;
     }
-    row(f, "next", next(standing, last))
+    row(f, "next", next(state, last))
 }
 
-fn state(standing: &Standing, attempt: u32) -> String {
-    match standing {
-        Standing::Idle => "waits for an event".to_owned(),
-        Standing::Queued { since: Some(since), .. } => {
+fn state_of(state: &RequestState, attempt: u32) -> String {
+    match state {
+        RequestState::Idle => "waits for an event".to_owned(),
+        RequestState::Queued { since: Some(since), .. } => {
             format!("has been in line for a worker since {}", clock(since))
         }
-        Standing::Queued { since: None, .. } => "is in line for a worker".to_owned(),
-        Standing::Waiting { until, left, rule } => {
+        RequestState::Queued { since: None, .. } => "is in line for a worker".to_owned(),
+        RequestState::Waiting { until, left, rule } => {
             let rule = match &**rule {
                 "rateLimiter" if attempt > 0 => {
                     format!("back-off after {}", plural(attempt.into(), "failed run"))
@@ -255,32 +256,32 @@ fn state(standing: &Standing, attempt: u32) -> String {
             };
             format!("waits {} more, until {}: {rule}", span(*left), clock(until))
         }
-        Standing::Running { again: false } => "is being reconciled".to_owned(),
-        Standing::Running { again: true } => "is being reconciled, and will be once more".to_owned(),
-        Standing::Unknown(other) => {
+        RequestState::Running { again: false } => "is being reconciled".to_owned(),
+        RequestState::Running { again: true } => "is being reconciled, and will be once more".to_owned(),
+        RequestState::Unknown(other) => {
             format!("is in a state that this version of cargo-operator does not know: {other}")
         }
     }
 }
 
 /// Returns the cause of the next run, and how the user can bring it about sooner.
-fn next(standing: &Standing, last: Option<&Run>) -> &'static str {
-    match (standing, last.map(|run| &run.result)) {
-        (Standing::Idle, Some(Outcome::FailedForGood(_))) => {
+fn next(state: &RequestState, last: Option<&Run>) -> &'static str {
+    match (state, last.map(|run| &run.result)) {
+        (RequestState::Idle, Some(Outcome::FailedForGood(_))) => {
             "the error is final: the next event starts a run, no retry does"
         }
-        (Standing::Idle, _) => {
+        (RequestState::Idle, _) => {
             "an event of the object, or of an object that it owns or watches, starts a run"
         }
-        (Standing::Queued { .. }, _) => {
+        (RequestState::Queued { .. }, _) => {
             "a free worker takes it; if it waits for long, see the findings about workers"
         }
-        (Standing::Waiting { rule, .. }, _) if rule == "rateLimiter" => {
+        (RequestState::Waiting { rule, .. }, _) if rule == "rateLimiter" => {
             "repair the error; a change of its spec, or its deletion, starts a run at once"
         }
-        (Standing::Waiting { .. }, _) => "an event of the object starts a run sooner",
-        (Standing::Running { .. }, _) => "the run ends, or is stopped at its timeout",
-        (Standing::Unknown(_), _) => "install a newer cargo-operator",
+        (RequestState::Waiting { .. }, _) => "an event of the object starts a run sooner",
+        (RequestState::Running { .. }, _) => "the run ends, or is stopped at its timeout",
+        (RequestState::Unknown(_), _) => "install a newer cargo-operator",
     }
 }
 
@@ -452,9 +453,9 @@ mod tests {
         serde_json::from_value(value).expect("an overview")
     }
 
-    fn request(standing: &Value, runs: &Value) -> Request {
+    fn request(state: &Value, runs: &Value) -> Request {
         serde_json::from_value(json!({
-            "controller": "guestbook", "request": "Guestbook shop/web", "standing": standing, "attempt": 17,
+            "controller": "guestbook", "request": "Guestbook shop/web", "state": state, "attempt": 17,
             "causes": { "first": [], "events": 0, "withoutEvent": "retry" }, "runs": runs,
         }))
         .expect("a request")
@@ -473,10 +474,10 @@ mod tests {
 
     #[test]
     fn back_off_is_explained_by_its_error_and_what_ends_it() {
-        let standing =
+        let state =
             json!({ "waiting": { "until": "2026-01-01T12:14:31Z", "left": 511.2, "rule": "rateLimiter" } });
         let failed = run(&json!({ "failed": "theme not found" }));
-        let request = request(&standing, &json!([failed, failed, run(&json!("done"))]));
+        let request = request(&state, &json!([failed, failed, run(&json!("done"))]));
         let finding = json!({
             "id": "long-back-off", "severity": "warning", "subject": "Guestbook shop/web", "since": "", "text": "It waits.",
             "evidence": [], "next": "Repair the error.",

@@ -53,8 +53,7 @@ fn serve(listener: &TcpListener) {
     let overview = r#"{"name":"album","library":"0.1.0","state":"Ready","leader":{"lease":"album.example.com","leads":true},
         "findings":[],"controllers":[{"name":"album","kind":"Album.example.com","queued":0,"waiting":1}]}"#;
     let controller = r#"{"name":"album","kind":"Album.example.com","sources":["albums.example.com"]}"#;
-    let request =
-        r#"{"controller":"album","request":"Album shop/a","standing":"idle","attempt":0,"runs":[]}"#;
+    let request = r#"{"controller":"album","request":"Album shop/a","state":"idle","attempt":0,"runs":[]}"#;
     let looks = Arc::new(AtomicU32::new(0));
     let handle = move |stream: TcpStream| {
         let mut moving;
@@ -85,7 +84,7 @@ fn serve(listener: &TcpListener) {
                     }
                     // A change of the remaining time does not count as a change.
                     moving = format!(
-                        r#"{{"controller":"album","request":"Album shop/moving","attempt":{},"standing":
+                        r#"{{"controller":"album","request":"Album shop/moving","attempt":{},"state":
                             {{"waiting":{{"until":"2026-01-01T12:00:00Z","left":{},"rule":"rateLimiter"}}}}}}"#,
                         (look / 2).min(1) + 2,
                         100 - look

@@ -55,7 +55,7 @@ impl Manager {
     ///
     /// ```console
     /// $ curl -H "Authorization: Bearer $TOKEN" "https://$HOST:8443/explain?controller=guestbook&request=default/mine"
-    /// {"controller":"guestbook","request":"Guestbook default/mine","standing":{"waiting":{"until":"…","left":…
+    /// {"controller":"guestbook","request":"Guestbook default/mine","state":{"waiting":{"until":"…","left":…
     /// $ curl -H "Authorization: Bearer $TOKEN" "https://$HOST:8443/explain?controller=guestbook&request=default/mine&format=text"
     /// Guestbook default/mine of controller guestbook waits 5ms more, until …: the rate limiter set the delay
     /// $ curl -H "Authorization: Bearer $TOKEN" "https://$HOST:8443/explain?format=text"

@@ -26,7 +26,7 @@ pub struct Explanation {
     /// The request in its `Debug` form, e.g. `Deployment default/web`.
     pub request: String,
     /// Its state in the queue.
-    pub standing: RequestState,
+    pub state: RequestState,
     /// Number of runs since the last success that failed, or asked to run again with back-off.
     pub attempt: u32,
     /// Causes of its next run.
@@ -131,7 +131,7 @@ impl Explanation {
         Self {
             controller: controller.to_owned(),
             request: request.to_owned(),
-            standing: RequestState::Idle,
+            state: RequestState::Idle,
             attempt: 0,
             causes: Causes::default(),
             runs: Vec::new(),
@@ -206,8 +206,8 @@ impl fmt::Display for RunResult {
 /// One line for the state, then one for each run, the latest first. Successive failures with the same error share a line.
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { controller, request, standing, attempt, causes, runs, failed_events } = self;
-        writeln!(f, "{request} of controller {controller} {standing}")?;
+        let Self { controller, request, state, attempt, causes, runs, failed_events } = self;
+        writeln!(f, "{request} of controller {controller} {state}")?;
         if *attempt > 0 {
             writeln!(f, "attempts since its last success: {attempt}")?;
         }
@@ -304,7 +304,7 @@ mod tests {
         let explanation = Explanation {
             controller: "widget".to_owned(),
             request: "Widget default/a".to_owned(),
-            standing: RequestState::Idle,
+            state: RequestState::Idle,
             attempt: 0,
             causes: Causes::default(),
             runs,

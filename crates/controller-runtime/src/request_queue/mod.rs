@@ -32,7 +32,7 @@ pub(crate) use self::{
     enqueue::EventFailure,
     failed_events::{FailedEvents, FailedEventsOfSource},
     overview::Explain,
-    summary::{Cursor, Detail, RequestFilter, RequestPage, StandingFilter, Summary},
+    summary::{Cursor, Detail, RequestFilter, RequestPage, StateFilter, Summary},
     tracker::{Redelivery, Tracker},
 };
 use crate::{

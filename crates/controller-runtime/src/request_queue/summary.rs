@@ -80,7 +80,7 @@ const VISITS: usize = 10_000;
 /// Requests to list.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct RequestFilter {
-    pub(crate) standing: StandingFilter,
+    pub(crate) state: StateFilter,
     /// Waiting because of this rule.
     pub(crate) rule: Option<DelayReason>,
     /// Part of the request's text.
@@ -97,9 +97,9 @@ impl RequestFilter {
     }
 }
 
-/// States of the requests to list: the parameter `standing` of the JSON API.
+/// States of the requests to list: the parameter `state` of the JSON API.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) enum StandingFilter {
+pub(crate) enum StateFilter {
     /// All that are in the queue.
     #[default]
     Any,
@@ -115,7 +115,7 @@ pub(crate) enum StandingFilter {
     Recent,
 }
 
-impl StandingFilter {
+impl StateFilter {
     pub(crate) const NAMES: &'static str = "queued, waiting, running, failing or recent";
 
     pub(crate) fn parse(text: &str) -> Option<Self> {
@@ -168,7 +168,7 @@ pub(crate) struct RequestPage {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct RequestItem {
     pub(crate) request: String,
-    pub(crate) standing: RequestState,
+    pub(crate) state: RequestState,
     /// Failures since the last success.
     pub(crate) failures: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -233,9 +233,9 @@ impl<R: Request> RequestQueue<R> {
 
     /// Lists requests, in no particular order. Yields in between.
     pub(crate) async fn list(&self, filter: &RequestFilter) -> RequestPage {
-        match filter.standing {
-            StandingFilter::Failing => self.list_of(&self.tracker.failing(), filter).await,
-            StandingFilter::Recent => self.list_of(&self.tracker.ran(), filter).await,
+        match filter.state {
+            StateFilter::Failing => self.list_of(&self.tracker.failing(), filter).await,
+            StateFilter::Recent => self.list_of(&self.tracker.ran(), filter).await,
             _ => self.list_queue(filter).await,
         }
     }
@@ -277,7 +277,7 @@ impl<R: Request> RequestQueue<R> {
                 items.push(RequestItem {
                     request: text,
                     failures: self.queue.num_requeues(request),
-                    standing: RequestState::of(seen.map(|seen| (seen.state, seen.priority)), self.clock),
+                    state: RequestState::of(seen.map(|seen| (seen.state, seen.priority)), self.clock),
                     error: self.tracker.last_error(request),
                 });
             }
@@ -288,7 +288,7 @@ impl<R: Request> RequestQueue<R> {
 
     /// The item of a key that the filter accepts. `text` is a buffer, because most keys of a search are formatted in vain.
     fn item(&self, key: &KeySnapshot<R>, filter: &RequestFilter, text: &mut String) -> Option<RequestItem> {
-        if !filter.standing.contains(key.state) || !filter.has_rule_of(Some(key.state)) {
+        if !filter.state.contains(key.state) || !filter.has_rule_of(Some(key.state)) {
             return None;
         }
         text.clear();
@@ -298,13 +298,8 @@ impl<R: Request> RequestQueue<R> {
             return None;
         }
         let request = text.clone();
-        let standing = RequestState::of(Some((key.state, key.priority)), self.clock);
-        Some(RequestItem {
-            request,
-            standing,
-            failures: key.failures,
-            error: self.tracker.last_error(&key.key),
-        })
+        let state = RequestState::of(Some((key.state, key.priority)), self.clock);
+        Some(RequestItem { request, state, failures: key.failures, error: self.tracker.last_error(&key.key) })
     }
 }
 
@@ -322,12 +317,12 @@ mod tests {
                 if number % 2 == 0 { AddOptions::default() } else { AddOptions::default().rate_limited() };
             requests.queue.add_with(number, how);
         }
-        for (standing, expected) in
-            [(StandingFilter::Any, 1000), (StandingFilter::Waiting, 500), (StandingFilter::Running, 0)]
+        for (state, expected) in
+            [(StateFilter::Any, 1000), (StateFilter::Waiting, 500), (StateFilter::Running, 0)]
         {
             let (mut after, mut all, mut pages) = (None, Vec::new(), 0);
             loop {
-                let filter = RequestFilter { standing, after, limit: 99, ..RequestFilter::default() };
+                let filter = RequestFilter { state, after, limit: 99, ..RequestFilter::default() };
                 let page = requests.list(&filter).await;
                 assert!(page.items.len() <= 99);
                 all.extend(page.items.into_iter().map(|item| item.request));
@@ -337,7 +332,7 @@ mod tests {
             }
             all.sort_unstable();
             all.dedup();
-            assert_eq!(all.len(), expected, "{standing:?}");
+            assert_eq!(all.len(), expected, "{state:?}");
             assert!(pages <= expected / 99 + 1);
         }
         let some = RequestFilter { contains: Some("99".to_owned()), limit: 1000, ..RequestFilter::default() };

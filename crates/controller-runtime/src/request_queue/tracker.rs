@@ -193,7 +193,7 @@ impl<R: Request> Tracker<R> {
         Explanation {
             controller: controller.to_owned(),
             request: named,
-            standing: RequestState::of(state, clock),
+            state: RequestState::of(state, clock),
             attempt,
             causes: pending.map(|pending| pending.causes.clone()).unwrap_or_default(),
             runs: inner.history.of(request).rev().cloned().collect(),

@@ -229,8 +229,8 @@ async fn initial_objects_run_behind_events_but_not_for_ever() {
         settle().await;
         client(&env).create(&widget("d", 1)).await.unwrap();
         settle().await;
-        let standing = handle.explain(&key("b")).standing.to_string();
-        assert!(standing.contains(if classes { "class low" } else { "class normal" }), "{standing}");
+        let state = handle.explain(&key("b")).state.to_string();
+        assert!(state.contains(if classes { "class low" } else { "class normal" }), "{state}");
         tokio::time::sleep(Duration::from_secs(10)).await;
         let names: Vec<_> = notes.take().iter().map(|text| text.replace("Widget default/", "")).collect();
         assert_eq!(names, if classes { ["a", "d", "b", "c"] } else { ["a", "b", "c", "d"] });

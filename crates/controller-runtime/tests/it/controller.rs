@@ -484,7 +484,7 @@ async fn retry_after_is_retried_after_its_delay_and_counts_as_a_failure() {
     client(&env).create(&widget("a", 1)).await.unwrap();
     tokio::time::sleep(Duration::from_millis(6)).await;
     let why = controller.explain(&key("a"));
-    let RequestState::Waiting { rule, .. } = why.standing else { panic!("{why}") };
+    let RequestState::Waiting { rule, .. } = why.state else { panic!("{why}") };
     assert_eq!((rule, why.attempt, controller.failing()), (DelayReason::Delay, 1, vec![key("a")]));
     tokio::time::sleep(2 * minute + Duration::from_millis(5)).await;
     let back_off = Duration::from_millis(10);

@@ -100,12 +100,12 @@ async fn a_failing_request_is_explained_with_its_runs_and_its_retry_rule() {
         _ => Ok(Action::requeue_after(Duration::from_secs(60))),
     });
     let (_running, controller) = run(&env, notes, ControllerOptions::default()).await;
-    assert_eq!(controller.explain(&key("a")).standing, controller::RequestState::Idle);
+    assert_eq!(controller.explain(&key("a")).state, controller::RequestState::Idle);
 
     client(&env).create(&widget("a", 1)).await.unwrap();
     settle().await;
     let why = controller.explain(&key("a"));
-    let controller::RequestState::Waiting { left, rule, .. } = why.standing else { panic!("{why}") };
+    let controller::RequestState::Waiting { left, rule, .. } = why.state else { panic!("{why}") };
     assert_eq!((left, rule), (Duration::from_millis(5), DelayReason::RateLimiter));
     assert_eq!(why.attempt, 1);
     assert_eq!(controller.failing(), [key("a")]);
@@ -125,12 +125,12 @@ async fn a_failing_request_is_explained_with_its_runs_and_its_retry_rule() {
     tokio::time::sleep(Duration::from_millis(10)).await;
     settle().await;
     let why = controller.explain(&key("a"));
-    let controller::RequestState::Waiting { left, rule, .. } = why.standing else { panic!("{why}") };
+    let controller::RequestState::Waiting { left, rule, .. } = why.state else { panic!("{why}") };
     assert_eq!((left, rule), (Duration::from_secs(60), DelayReason::Delay));
     assert_eq!((why.attempt, why.runs.len()), (0, 3));
     assert_eq!(controller.failing(), []);
     let program = serde_json::to_value(&why).unwrap();
-    assert_eq!(program["standing"]["waiting"]["rule"], "delay");
+    assert_eq!(program["state"]["waiting"]["rule"], "delay");
     assert_eq!(program["runs"][2]["causes"]["first"][0]["change"], "created");
 }
 

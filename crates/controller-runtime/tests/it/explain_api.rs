@@ -195,21 +195,21 @@ async fn requests_are_listed_by_state_rule_and_name_in_pages() {
     let names = |all: &[&str]| all.iter().map(|name| format!("Widget default/{name}")).collect::<Vec<_>>();
     for (query, expected) in [
         ("", names(&["bad", "later"])),
-        ("standing=waiting&rule=delay", names(&["later"])),
-        ("standing=waiting&rule=rateLimiter", names(&["bad"])),
-        ("standing=waiting&rule=debounce", vec![]),
-        ("standing=failing", names(&["bad"])),
-        ("standing=failing&rule=rateLimiter", names(&["bad"])),
-        ("standing=failing&rule=delay", vec![]),
-        ("standing=recent", names(&["bad", "fine", "later"])),
-        ("standing=recent&contains=in", names(&["fine"])),
-        ("standing=running", vec![]),
+        ("state=waiting&rule=delay", names(&["later"])),
+        ("state=waiting&rule=rateLimiter", names(&["bad"])),
+        ("state=waiting&rule=debounce", vec![]),
+        ("state=failing", names(&["bad"])),
+        ("state=failing&rule=rateLimiter", names(&["bad"])),
+        ("state=failing&rule=delay", vec![]),
+        ("state=recent", names(&["bad", "fine", "later"])),
+        ("state=recent&contains=in", names(&["fine"])),
+        ("state=running", vec![]),
     ] {
         assert_eq!(list(query).await, (expected, None), "{query}");
     }
-    let (first, next) = list("standing=recent&limit=2").await;
+    let (first, next) = list("state=recent&limit=2").await;
     assert_eq!(first.len(), 2);
-    let (rest, end) = list(&format!("standing=recent&limit=2&after={}", next.expect("a page follows"))).await;
+    let (rest, end) = list(&format!("state=recent&limit=2&after={}", next.expect("a page follows"))).await;
     assert_eq!((rest, end), (names(&["later"]), None));
 }
 
@@ -227,9 +227,9 @@ async fn invalid_requests_are_answered_with_the_cure() {
         ),
         ("controllers/widget/requests/", 404, "controller widget has no request "),
         (
-            "controllers/widget/requests?standing=lying",
+            "controllers/widget/requests?state=lying",
             400,
-            "unknown standing lying: give queued, waiting, running,",
+            "unknown state lying: give queued, waiting, running,",
         ),
         ("controllers/widget/requests?rule=golden", 400, "unknown rule golden: give delay, rateLimiter,"),
         ("controllers/widget/requests?after=dinner", 400, "dinner is not the `next` of an earlier answer\n"),

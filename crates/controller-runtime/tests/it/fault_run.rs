@@ -187,8 +187,7 @@ async fn play(seed: u64, size: &Size) -> Story {
     assert_eq!(left[0].failing, [], "seed {seed}");
     for number in 0..size.objects {
         let left = controller.explain(&key(&name(number)));
-        let is_settled =
-            left.standing == RequestState::Idle && left.attempt == 0 && left.causes.events() == 0;
+        let is_settled = left.state == RequestState::Idle && left.attempt == 0 && left.causes.events() == 0;
         assert!(is_settled && (1..=32).contains(&left.runs.len()), "seed {seed}: {left}");
     }
     assert_eq!(alive(), tasks_at_work, "seed {seed}: tasks at work");

@@ -60,11 +60,11 @@ async fn standby(warms_up: bool) -> (String, Vec<String>) {
     let _other = Running::start(other.clone()).await;
     sleep(MINUTE).await;
     assert!(notes.names().is_empty(), "it does not lead");
-    let standing = handle.explain(&key("a")).standing.to_string();
+    let state = handle.explain(&key("a")).state.to_string();
     running.stop().await.unwrap();
     elected(&other).await;
     settle().await;
-    (standing.split(',').next().unwrap_or_default().to_owned(), notes.names())
+    (state.split(',').next().unwrap_or_default().to_owned(), notes.names())
 }
 
 #[tokio::test(start_paused = true)]

@@ -5,7 +5,7 @@
 //! | `/overview` | the operator, its findings, and numbers of each controller |
 //! | `/findings` | [`Finding`](crate::findings::Finding)s |
 //! | `/controllers/{name}` | more numbers of a controller: waiting requests by rule, runs by cause, errors |
-//! | `/controllers/{name}/requests?standing=&rule=&contains=&after=&limit=` | a page of its requests |
+//! | `/controllers/{name}/requests?state=&rule=&contains=&after=&limit=` | a page of its requests |
 //! | `/controllers/{name}/requests/{request}` | [`Explanation`](crate::controller::Explanation) of a request |
 //! | `/objects/{group}/{resource}/{namespace}/{name}` | metadata of a cached object, and the requests it leads to; `core` is the core group, `-` no namespace |
 //! | `/caches` | caches, and the state of their lists and watches |
@@ -35,7 +35,7 @@ use self::shapes::{CacheItem, ClusterAnswer, Items};
 pub(super) use self::{events::Subscriptions, shapes::RecentAnswers};
 use super::{ExplainError, explain_lookup, explainer::Explainer};
 use crate::{
-    request_queue::{Cursor, DelayReason, Explain, RequestFilter, StandingFilter},
+    request_queue::{Cursor, DelayReason, Explain, RequestFilter, StateFilter},
     serving::{HttpRequest, HttpResponse, ResponseBody, ServerResponse, text},
 };
 
@@ -155,10 +155,9 @@ impl QueryString<'_> {
 }
 
 fn filter(query: &QueryString<'_>) -> Result<RequestFilter, Refusal> {
-    let standing = query.get("standing").unwrap_or_default();
-    let standing = StandingFilter::parse(&standing).ok_or_else(|| {
-        Refusal::bad(format!("unknown standing {standing}: give {}", StandingFilter::NAMES))
-    })?;
+    let state = query.get("state").unwrap_or_default();
+    let state = StateFilter::parse(&state)
+        .ok_or_else(|| Refusal::bad(format!("unknown state {state}: give {}", StateFilter::NAMES)))?;
     let rule = query.get("rule").map(|rule| {
         DelayReason::parse(&rule)
             .ok_or_else(|| Refusal::bad(format!("unknown rule {rule}: give {}", DelayReason::NAMES)))
@@ -172,7 +171,7 @@ fn filter(query: &QueryString<'_>) -> Result<RequestFilter, Refusal> {
         number.ok_or_else(|| Refusal::bad(format!("limit {limit} is not from 1 to {MOST}")))
     });
     Ok(RequestFilter {
-        standing,
+        state,
         rule: rule.transpose()?,
         contains: query.get("contains").map(Cow::into_owned),
         after: after.transpose()?,

@@ -55,7 +55,7 @@ struct OwnerEntry {
 struct RequestOfObject {
     controller: String,
     request: String,
-    standing: RequestState,
+    state: RequestState,
 }
 
 #[derive(Deserialize)]
@@ -167,7 +167,7 @@ async fn requests(
                 requests.push(RequestOfObject {
                     controller: controller.to_string(),
                     request: explanation.request,
-                    standing: explanation.standing,
+                    state: explanation.state,
                 });
             }
         }

@@ -13,9 +13,9 @@ pub(in crate::manager) const PAGE: &str = "/explain/";
 
 const HTML: &str = include_str!("page.html");
 /// SHA-256 of the page, of its style and of its script, in base64; checked by a test.
-const SHA: &str = "tSRKhwNfpXc6f1pRPvV3poySfWIq97R0xJshAmPOSJY=";
+const SHA: &str = "K1wTPwtHAmXkMpx2l7CjAopSPKTmcktN47KAVas0lEg=";
 const STYLE_SHA: &str = "cNcTKvSAN8FDd5XWMbV0PQSCFB3EnONjLOzs1twgCi8=";
-const SCRIPT_SHA: &str = "ue0RcYQgvoGCan/pQWJ7XfPakj97lBQlYzbEjx+B4AI=";
+const SCRIPT_SHA: &str = "SVM9veSY2bnm9tDGioMxdJBQsElZ6rzU/wuc3IBm3cU=";
 
 pub(in crate::manager) fn answer(request: &HttpRequest) -> HttpResponse {
     if request.method() != Method::GET {
