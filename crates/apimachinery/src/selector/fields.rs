@@ -89,7 +89,7 @@ impl FieldSelector {
 
     /// Whether the terms about `metadata.name` and `metadata.namespace` match, for which the key of an object suffices.
     #[must_use]
-    pub fn matches_place(&self, namespace: &str, name: &str) -> bool {
+    pub fn matches_key(&self, namespace: &str, name: &str) -> bool {
         self.terms.iter().all(|term| match term.label.as_str() {
             "metadata.name" => (name == term.value) == term.equal,
             "metadata.namespace" => (namespace == term.value) == term.equal,
@@ -99,7 +99,7 @@ impl FieldSelector {
 
     /// Whether all terms are about `metadata.name` and `metadata.namespace`.
     #[must_use]
-    pub fn is_about_place(&self) -> bool {
+    pub fn is_about_key(&self) -> bool {
         self.terms.iter().all(|term| term.index.is_none())
     }
 
@@ -280,7 +280,7 @@ mod tests {
     fn selects(plural: &str, selector: &str, object: &Value) -> bool {
         let selector = parse(plural, selector).unwrap();
         let place = |field: &str| object.pointer(field).and_then(Value::as_str).unwrap_or_default();
-        selector.matches_place(place("/metadata/namespace"), place("/metadata/name"))
+        selector.matches_key(place("/metadata/namespace"), place("/metadata/name"))
             && selector.matches_values(&values(&kind(plural).0, object))
     }
 
@@ -319,12 +319,12 @@ mod tests {
     #[test]
     fn name_and_namespace_are_matched_by_the_key() {
         let parsed = parse("configmaps", "metadata.name=a,metadata.namespace!=b").unwrap();
-        assert!(parsed.is_about_place());
-        assert!(parsed.matches_place("c", "a"));
-        assert!(!parsed.matches_place("b", "a"));
-        assert!(!parsed.matches_place("c", "d"));
+        assert!(parsed.is_about_key());
+        assert!(parsed.matches_key("c", "a"));
+        assert!(!parsed.matches_key("b", "a"));
+        assert!(!parsed.matches_key("c", "d"));
         let parsed = parse("namespaces", "metadata.name=a,status.phase=Active").unwrap();
-        assert!(!parsed.is_about_place());
+        assert!(!parsed.is_about_key());
     }
 
     #[test]

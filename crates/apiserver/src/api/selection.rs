@@ -35,8 +35,7 @@ impl Selection {
 
     /// Whether an object of a list matches.
     pub(crate) fn matches(&self, served: &ServedKind, key: &Key, stored: &Stored) -> bool {
-        self.matches_place(key)
-            && (self.is_about_place() || self.matches_traits(&self.traits(served, stored)))
+        self.matches_key(key) && (self.is_about_key() || self.matches_traits(&self.traits(served, stored)))
     }
 
     /// Whether the object matches in its state before or after an event; `stored` is this state in the version of `served`. The selector
@@ -48,8 +47,8 @@ impl Selection {
         state: EventSide,
         stored: &Stored,
     ) -> bool {
-        self.matches_place(&event.key)
-            && (self.is_about_place()
+        self.matches_key(&event.key)
+            && (self.is_about_key()
                 || event.with_traits(
                     state,
                     served.id,
@@ -59,14 +58,14 @@ impl Selection {
     }
 
     /// Whether the conditions on name and namespace match. A client that watches a single object has only these.
-    pub(crate) fn matches_place(&self, key: &Key) -> bool {
+    pub(crate) fn matches_key(&self, key: &Key) -> bool {
         self.name.as_deref().is_none_or(|name| name == key.name())
-            && self.fields.matches_place(key.namespace(), key.name())
+            && self.fields.matches_key(key.namespace(), key.name())
     }
 
     /// Whether only the name and the namespace of an object decide.
-    pub(crate) fn is_about_place(&self) -> bool {
-        self.labels.is_empty() && self.fields.is_about_place()
+    pub(crate) fn is_about_key(&self) -> bool {
+        self.labels.is_empty() && self.fields.is_about_key()
     }
 
     fn matches_traits(&self, traits: &Traits) -> bool {
@@ -75,7 +74,7 @@ impl Selection {
 
     /// Computes only the values that this selection needs. Most selections need only labels, which are read without parsing the object.
     fn traits(&self, served: &ServedKind, stored: &Stored) -> Traits {
-        if self.fields.is_about_place() {
+        if self.fields.is_about_key() {
             Traits::new(stored.document.labels(), Vec::new())
         } else {
             traits(served, stored)

@@ -134,14 +134,14 @@ impl ListPage {
         let mut turns = Turns::default();
         // With selectors, the first match after a full page is converted too, because it decides whether there is another page.
         let mut left =
-            limit.map(|limit| if selection.is_about_place() { limit } else { limit.saturating_add(1) });
+            limit.map(|limit| if selection.is_about_key() { limit } else { limit.saturating_add(1) });
         while left != Some(0) {
             let most = match left {
                 None => MAX_CONVERTED,
-                Some(left) if selection.is_about_place() => left.min(MAX_CONVERTED),
+                Some(left) if selection.is_about_key() => left.min(MAX_CONVERTED),
                 Some(_) => CONVERTED_FOR_PAGE,
             };
-            let batch = rest.by_ref().filter(|(key, _)| selection.matches_place(key)).take(most);
+            let batch = rest.by_ref().filter(|(key, _)| selection.matches_key(key)).take(most);
             let batch: Vec<(&Key, &Arc<Stored>)> = batch.collect();
             if batch.is_empty() {
                 break;
@@ -177,7 +177,7 @@ impl ListPage {
         let mut rest = self.snapshot.range(&call.path.namespace, self.start.as_ref());
         let mut turns = Turns::default();
         for (key, stored) in rest.by_ref() {
-            if !selection.is_about_place() {
+            if !selection.is_about_key() {
                 // Evaluating selectors parses the object, so other tasks run in between.
                 turns.pass().await;
             }

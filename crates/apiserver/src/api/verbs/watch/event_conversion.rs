@@ -82,7 +82,7 @@ impl Watch {
     /// Whether an initial object is converted, or need not be.
     pub(super) fn can_read_object(&self, key: &Key, stored: &Stored) -> bool {
         let Some(conversion) = &self.conversion else { return true };
-        !self.selection.matches_place(key) || conversion.has(&self.call.served, stored)
+        !self.selection.matches_key(key) || conversion.has(&self.call.served, stored)
     }
 
     /// Returns an object in the version of the watch.
@@ -97,7 +97,7 @@ impl Watch {
         let mut wanted: Vec<Arc<Stored>> = Vec::new();
         if let Some(initial) = &self.initial {
             let rest = initial.snapshot.range(&self.call.path.namespace, initial.next.as_ref());
-            let mut rest = rest.filter(|(key, _)| self.selection.matches_place(key)).peekable();
+            let mut rest = rest.filter(|(key, _)| self.selection.matches_key(key)).peekable();
             if rest.peek().is_some_and(|(_, stored)| !conversion.has(served, stored)) {
                 let batch = rest.take(OBJECTS).filter(|(_, stored)| served.awaits_conversion(stored));
                 wanted.extend(batch.map(|(_, stored)| Arc::clone(stored)));
@@ -124,7 +124,7 @@ impl Watch {
     /// Returns the states of an event that are not converted and that the watch reads: the state to be sent, and the state before it if
     /// selectors depend on that.
     fn needed<'a>(&'a self, event: &'a StoreEvent) -> impl Iterator<Item = &'a Arc<Stored>> {
-        let is_watched = self.is_in_namespace(event) && self.selection.matches_place(&event.key);
+        let is_watched = self.is_in_namespace(event) && self.selection.matches_key(&event.key);
         let before = event.before.as_ref().filter(|_| !self.everything || event.after.is_none());
         let states = before.into_iter().chain(event.after.as_ref());
         states.filter(move |stored| is_watched && self.call.served.awaits_conversion(stored))
