@@ -101,12 +101,15 @@ async fn a_service_account_gets_tokens_with_the_requested_lifetime() {
 async fn the_metadata_of_a_review_is_empty() {
     let (_server, client) = start();
     let about = json!({"namespace": "default", "verb": "list", "resource": "pods"});
-    let named =
-        json!({"metadata": {"labels": {"a": "b"}}, "spec": {"user": "bob", "resourceAttributes": about}});
+    let metadata =
+        json!({"labels": {"a": "b"}, "generation": 3, "name": "x", "deletionGracePeriodSeconds": 5});
+    let named = json!({"metadata": metadata, "spec": {"user": "bob", "resourceAttributes": about}});
     let Err(Error::Api(status)) = ask(&Api::<SubjectAccessReview>::all(client.clone()), named).await else {
         panic!("the review must be refused")
     };
     assert!(status.message.ends_with(": must be empty"), "{}", status.message);
+    let ordered = r#"metadata: Invalid value: {"name":"x","generation":3,"labels":{"a":"b"},"managedFields":[{"manager":"#;
+    assert!(status.message.contains(ordered), "in the order of Go's structs: {}", status.message);
     let selected = json!({"metadata": {}, "spec": {"resourceAttributes": {
         "verb": "list", "resource": "pods", "labelSelector": {"rawSelector": "a=b,"}, "fieldSelector": {},
     }}});

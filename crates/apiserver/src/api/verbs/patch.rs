@@ -6,6 +6,7 @@ use bytes::Bytes;
 use kube_apimachinery::decode;
 use kube_apimachinery::go;
 use kube_apimachinery::go::quote;
+use kube_apimachinery::go_struct;
 use kube_apimachinery::managed_fields::{self, Emptied, OnConflict, Writer};
 use kube_apimachinery::metadata;
 use kube_apimachinery::patch::{self, OperationForm};
@@ -25,27 +26,6 @@ const JSON: &str = "application/json-patch+json";
 const MERGE: &str = "application/merge-patch+json";
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
 pub(crate) const APPLY: &str = "application/apply-patch+yaml";
-
-/// Fields of Go's internal types that have names in JSON.
-const INTERNAL_FIELDS: [&str; 17] = [
-    "apiVersion",
-    "kind",
-    "name",
-    "generateName",
-    "namespace",
-    "selfLink",
-    "uid",
-    "resourceVersion",
-    "generation",
-    "creationTimestamp",
-    "deletionTimestamp",
-    "deletionGracePeriodSeconds",
-    "labels",
-    "annotations",
-    "ownerReferences",
-    "finalizers",
-    "managedFields",
-];
 
 /// Patch types of the API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -300,10 +280,15 @@ fn check_internal_type(
         return Err(refusal(patch, new, &why));
     }
     let fields = new.as_object().into_iter().flatten().map(|(field, _)| field.clone());
-    // Those of its metadata are at the top.
-    let unknown = fields.filter(|field| !INTERNAL_FIELDS.contains(&&**field)).collect();
+    let unknown = fields.filter(|field| !is_internal(field)).collect();
     report_strict(call, new, patch, unknown, validation)?;
     update::check_name(call, &json!({"metadata": {}}))
+}
+
+/// Whether Go's internal types have a field of this name in JSON. They have those of the metadata at the top.
+fn is_internal(field: &str) -> bool {
+    let is_meta = || go_struct::message("meta.v1.ObjectMeta").is_some_and(|meta| meta.slot(field).is_some());
+    matches!(field, "apiVersion" | "kind") || is_meta()
 }
 
 /// Refuses unknown and duplicate fields, or warns of them.

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use kube_apimachinery::go::{self, quote};
+use kube_apimachinery::go_struct::{self, Message};
 use kube_apimachinery::metadata::{self, OwnersFrom};
 use kube_apimachinery::rbac::{Action, PolicyRule, ResourceAction};
 use kube_apimachinery::status::{ApiError, FieldError};
@@ -168,40 +169,28 @@ fn validate_metadata(call: &Call, review: &Value) -> Option<FieldError> {
 
 /// Formats metadata as JSON, with the fields in the order of Go's structs.
 fn shown_metadata(metadata: &Value) -> String {
-    const FIELDS: [&str; 14] = [
-        "name",
-        "generateName",
-        "namespace",
-        "selfLink",
-        "uid",
-        "resourceVersion",
-        "generation",
-        "creationTimestamp",
-        "deletionTimestamp",
-        "labels",
-        "annotations",
-        "ownerReferences",
-        "finalizers",
-        "managedFields",
-    ];
-    const ENTRY: [&str; 7] =
-        ["manager", "operation", "apiVersion", "time", "fieldsType", "fieldsV1", "subresource"];
-    let object = |fields: &[&str], text: &dyn Fn(&str) -> Option<String>| {
-        let fields: Vec<String> = fields
-            .iter()
-            .filter_map(|field| Some(format!("{}:{}", go::json(&json!(field)), text(field)?)))
-            .collect();
-        format!("{{{}}}", fields.join(","))
+    let shown = |value: &Value, field: &str| match &value[field] {
+        Value::Null => None,
+        value => Some(go::json(value)),
     };
-    let plain = |value: &Value| (!value.is_null()).then(|| go::json(value));
-    object(&FIELDS, &|field| match &metadata[field] {
+    shown_struct("meta.v1.ObjectMeta", |field| match &metadata[field] {
         Value::Array(entries) if field == "managedFields" => {
-            let entries: Vec<String> =
-                entries.iter().map(|entry| object(&ENTRY, &|field| plain(&entry[field]))).collect();
+            let show = |entry| shown_struct("meta.v1.ManagedFieldsEntry", |field| shown(entry, field));
+            let entries: Vec<String> = entries.iter().map(show).collect();
             Some(format!("[{}]", entries.join(",")))
         }
-        value => plain(value),
+        _ => shown(metadata, field),
     })
+}
+
+/// Formats those fields of a Go struct for which `shown` returns a text. Both structs number their fields in the order of the struct.
+fn shown_struct(name: &str, shown: impl Fn(&str) -> Option<String>) -> String {
+    let fields: Vec<String> = go_struct::message(name)
+        .into_iter()
+        .flat_map(Message::fields)
+        .filter_map(|field| Some(format!("{}:{}", go::json(&json!(field.name)), shown(field.name)?)))
+        .collect();
+    format!("{{{}}}", fields.join(","))
 }
 
 fn refuse_invalid(call: &Call, errors: Vec<FieldError>) -> Result<(), ApiError> {
