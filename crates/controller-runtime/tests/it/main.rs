@@ -50,6 +50,7 @@ mod sources;
 mod support;
 mod telemetry;
 mod transport;
+mod undeclared_requests;
 mod unknown_reads;
 mod user_code;
 mod wall_clock;

@@ -12,6 +12,9 @@ use kube_workqueue::{Item, ItemFastSlow, Options, Queue, RateLimiter, Reason};
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::{Instant, sleep, timeout};
 
+mod random_work;
+mod shutdown;
+
 const SECOND: Duration = Duration::from_secs(1);
 
 /// Polls `future` once, and returns whether it is pending.
@@ -23,6 +26,16 @@ async fn is_pending<F: Future>(mut future: Pin<&mut F>) -> bool {
 fn getter(queue: &Queue<&'static str>) -> impl Future<Output = Option<Item<'static, &'static str>>> + use<> {
     let queue = queue.clone();
     async move { queue.get().await.map(Item::into_owned) }
+}
+
+/// Counts its wake-ups.
+#[derive(Default)]
+struct Wakes(AtomicUsize);
+
+impl Wake for Wakes {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -328,284 +341,4 @@ async fn failures_are_counted_until_forgotten() {
     assert_eq!((start.elapsed(), queue.num_requeues(&"a")), (11 * SECOND, 2));
     queue.forget(&"a");
     assert_eq!(queue.num_requeues(&"a"), 0);
-}
-
-#[tokio::test(start_paused = true)]
-async fn shutdown_releases_every_waiting_getter() {
-    let queue = Queue::default();
-    let mut tasks = JoinSet::new();
-    for _ in 0..8 {
-        tasks.spawn(getter(&queue));
-    }
-    yield_now().await;
-    assert!(queue.shut_down().is_empty());
-    assert!(timeout(SECOND, tasks.join_all()).await.unwrap().iter().all(Option::is_none));
-    assert!(queue.is_shut_down());
-    queue.add("a");
-    assert!(queue.get().await.is_none());
-}
-
-#[tokio::test(start_paused = true)]
-async fn shutdown_hands_out_ready_keys_and_returns_the_others() {
-    let queue = Queue::default();
-    queue.add("a");
-    queue.add_after("late", 60 * SECOND);
-    queue.add_after("later", 70 * SECOND);
-    assert!(!queue.is_shut_down());
-    assert_eq!(queue.shut_down(), ["late", "later"]);
-    assert_eq!(*queue.get().await.unwrap(), "a");
-    assert!(queue.get().await.is_none());
-    assert!(queue.shut_down().is_empty(), "shutting down twice is harmless");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_getter_waits_out_the_last_run_of_a_key_added_while_processing() {
-    let queue = Queue::default();
-    queue.add("a");
-    let item = queue.get().await.unwrap();
-    queue.add("a");
-    queue.shut_down();
-    let mut next = pin!(queue.get());
-    assert!(is_pending(next.as_mut()).await, "the key is to run once more");
-    drop(item);
-    assert_eq!(*next.await.unwrap(), "a");
-    assert!(queue.get().await.is_none());
-}
-
-#[tokio::test(start_paused = true)]
-async fn drain_waits_for_ready_keys_and_for_those_being_processed() {
-    let (queue, start) = (Queue::default(), Instant::now());
-    let mut workers = JoinSet::new();
-    for key in ["a", "b", "c"] {
-        queue.add(key);
-    }
-    queue.add_after("late", 60 * SECOND);
-    let worked = queue.clone();
-    workers.spawn(async move {
-        while let Some(item) = worked.get().await {
-            sleep(SECOND).await;
-            drop(item);
-        }
-    });
-    assert_eq!(queue.shut_down_with_drain().await, ["late"]);
-    assert_eq!(start.elapsed(), 3 * SECOND);
-    workers.join_all().await;
-}
-
-/// Counts its wake-ups.
-#[derive(Default)]
-struct Wakes(AtomicUsize);
-
-impl Wake for Wakes {
-    fn wake(self: Arc<Self>) {
-        self.0.fetch_add(1, Ordering::Relaxed);
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn drain_is_woken_by_the_last_key_only() {
-    let queue = Queue::default();
-    for key in ["a", "b"] {
-        queue.add(key);
-    }
-    let (a, b) = (queue.get().await, queue.get().await);
-    let mut drain = pin!(queue.shut_down_with_drain());
-    let wakes = Arc::new(Wakes::default());
-    let waker = Waker::from(Arc::clone(&wakes));
-    assert!(drain.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
-    drop(a);
-    assert_eq!(wakes.0.load(Ordering::Relaxed), 0, "b is still being processed");
-    drop(b);
-    assert_eq!(wakes.0.load(Ordering::Relaxed), 1);
-}
-
-#[tokio::test(start_paused = true)]
-async fn shutdown_ends_the_waiting_of_drain() {
-    let queue = Queue::default();
-    queue.add("a");
-    let _item = queue.get().await;
-    let mut drain = pin!(queue.shut_down_with_drain());
-    assert!(is_pending(drain.as_mut()).await);
-    queue.shut_down();
-    timeout(SECOND, drain).await.expect("the item is not done, and no caller waits for it");
-}
-
-#[tokio::test(start_paused = true)]
-async fn dropping_drain_leaves_the_queue_shut_down() {
-    let queue = Queue::default();
-    queue.add("a");
-    let item = queue.get().await;
-    let _: Result<_, _> = timeout(SECOND, queue.shut_down_with_drain()).await;
-    assert!(queue.is_shut_down());
-    drop(item);
-    assert!(queue.get().await.is_none());
-    timeout(SECOND, queue.shut_down_with_drain()).await.expect("nothing is left to wait for");
-}
-
-/// Random work by eight tasks: no key is lost, no key is processed twice at once, and the last add of each key is
-/// followed by a run that started after it.
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn every_last_add_is_followed_by_a_run_and_no_key_runs_beside_itself() {
-    use std::sync::Arc;
-    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
-
-    #[derive(Default)]
-    struct Key {
-        running: AtomicBool,
-        added: AtomicU64,
-        seen: AtomicU64,
-    }
-    const KEYS: usize = 1000;
-    let keys: Arc<Vec<Key>> = Arc::new((0..KEYS).map(|_| Key::default()).collect());
-    let queue = Queue::default();
-    let mut workers = JoinSet::new();
-    for _ in 0..8 {
-        let (queue, keys) = (queue.clone(), keys.clone());
-        workers.spawn(async move {
-            while let Some(item) = queue.get().await {
-                let key: &Key = &keys[*item];
-                assert!(!key.running.swap(true, SeqCst), "key {} runs beside itself", *item);
-                let added = key.added.load(SeqCst);
-                if added.is_multiple_of(3) {
-                    yield_now().await;
-                }
-                key.seen.fetch_max(added, SeqCst);
-                assert!(key.running.swap(false, SeqCst));
-            }
-        });
-    }
-    let mut producers = JoinSet::new();
-    for seed in 0..8 {
-        let (queue, keys) = (queue.clone(), keys.clone());
-        producers.spawn(async move {
-            let mut random: u64 = seed + 1;
-            for _ in 0..KEYS * 100 / 8 {
-                random =
-                    random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                let key = (random >> 33) as usize % KEYS;
-                keys[key].added.fetch_add(1, SeqCst);
-                match random >> 62 {
-                    0 => queue.add_after(key, Duration::from_micros(random >> 50 & 0x3ff)),
-                    _ => queue.add(key),
-                }
-                if random >> 40 & 0xff == 0 {
-                    yield_now().await;
-                }
-            }
-        });
-    }
-    producers.join_all().await;
-    while keys.iter().any(|key| key.seen.load(SeqCst) != key.added.load(SeqCst)) {
-        yield_now().await;
-    }
-    assert!(queue.shut_down_with_drain().await.is_empty());
-    workers.join_all().await;
-}
-
-/// Checks the promises of the test above in one thread with paused time, where a seed determines every step:
-/// `WORKQUEUE_SEED=7 cargo test -p kube-workqueue --test queue any_seed` repeats a failure.
-#[test]
-fn any_seed_loses_no_last_add_and_runs_no_key_beside_itself() {
-    let seeds = match std::env::var("WORKQUEUE_SEED") {
-        Ok(seed) => vec![seed.parse().expect("WORKQUEUE_SEED is a number")],
-        Err(_) => (0..10).collect(),
-    };
-    for seed in seeds {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
-        let runtime = runtime.expect("a runtime can be made");
-        let ran = catch_unwind(AssertUnwindSafe(|| runtime.block_on(random_work(seed))));
-        ran.unwrap_or_else(|_| panic!("it failed with WORKQUEUE_SEED={seed}"));
-    }
-    let orders = [3, 3, 4].map(|seed| {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
-        runtime.expect("a runtime can be made").block_on(random_work(seed))
-    });
-    assert!(orders[0] == orders[1], "a seed repeats the order of all runs");
-    assert!(orders[0] != orders[2], "another seed is another order");
-}
-
-/// Adds 100 keys 20 times each on average, from eight tasks, and works on them in eight. Returns the order of the runs.
-async fn random_work(seed: u64) -> Vec<usize> {
-    use std::cell::RefCell;
-    use std::rc::Rc;
-
-    use tokio::task::LocalSet;
-
-    const KEYS: usize = 100;
-
-    #[derive(Default)]
-    struct Seen {
-        /// For each key: whether it runs, the number of adds, and how many of those a run began after.
-        keys: Vec<(bool, u32, u32)>,
-        order: Vec<usize>,
-    }
-    let seen = Rc::new(RefCell::new(Seen { keys: vec![(false, 0, 0); KEYS], order: Vec::new() }));
-    let random = Rc::new(RefCell::new(fastrand::Rng::with_seed(seed)));
-    let pause = {
-        let random = Rc::clone(&random);
-        move || {
-            let draw = random.borrow_mut().u8(..4);
-            let micros = random.borrow_mut().u64(..5_000);
-            async move {
-                match draw {
-                    0 => sleep(Duration::from_micros(micros)).await,
-                    1 => yield_now().await,
-                    _ => {}
-                }
-            }
-        }
-    };
-    let (queue, tasks, mut producers) = (Queue::<usize>::default(), LocalSet::new(), Vec::new());
-    for _ in 0..8 {
-        let (queue, seen, random, pause) =
-            (queue.clone(), Rc::clone(&seen), Rc::clone(&random), pause.clone());
-        tasks.spawn_local(async move {
-            while let Some(item) = queue.get().await {
-                let (runs, added, _) = seen.borrow().keys[*item];
-                assert!(!runs, "key {} runs beside itself", *item);
-                seen.borrow_mut().keys[*item].0 = true;
-                seen.borrow_mut().order.push(*item);
-                pause().await;
-                match random.borrow_mut().u8(..10) {
-                    // The key runs again by itself, which is an add like any other.
-                    0 => {
-                        seen.borrow_mut().keys[*item].1 += 1;
-                        queue.add_rate_limited(*item);
-                    }
-                    _ => queue.forget(&item),
-                }
-                let key = &mut seen.borrow_mut().keys[*item];
-                (key.0, key.2) = (false, key.2.max(added));
-            }
-        });
-    }
-    for _ in 0..8 {
-        let (queue, seen, random, pause) =
-            (queue.clone(), Rc::clone(&seen), Rc::clone(&random), pause.clone());
-        producers.push(tasks.spawn_local(async move {
-            for _ in 0..KEYS * 20 / 8 {
-                let key = random.borrow_mut().usize(..KEYS);
-                seen.borrow_mut().keys[key].1 += 1;
-                let micros = random.borrow_mut().u64(..20_000);
-                match random.borrow_mut().u8(..4) {
-                    0 => queue.add_after(key, Duration::from_micros(micros)),
-                    _ => queue.add(key),
-                }
-                pause().await;
-            }
-        }));
-    }
-    let check = async {
-        for producer in producers {
-            producer.await.expect("a producer does not panic");
-        }
-        // Long enough for every delay and for retries in back-off.
-        sleep(3600 * SECOND).await;
-        let lost: Vec<usize> =
-            (0..KEYS).filter(|key| seen.borrow().keys[*key].1 != seen.borrow().keys[*key].2).collect();
-        assert_eq!(lost, [0; 0], "keys with an add that no run followed");
-        assert!(queue.shut_down().is_empty() && queue.is_empty());
-    };
-    tasks.run_until(check).await;
-    std::mem::take(&mut seen.borrow_mut().order)
 }
