@@ -29,8 +29,8 @@ pub enum Event<K: Object> {
     Delete {
         /// Its last known state.
         object: Lazy<K>,
-        /// Whether the deletion was noticed only by the object's absence from a later list; `object` may then be older
-        /// than its last state.
+        /// Whether `object` may be older than its last state: the deletion was noticed only by the object's absence from a
+        /// later list, or a reader of an event stream was so slow that another object of the name exists by now.
         state_unknown: bool,
     },
     /// Something outside the Kubernetes API happened that concerns the object. Caches never deliver it, sources of a
@@ -110,7 +110,7 @@ pub enum MetaEvent<'e> {
     Delete {
         /// Last known metadata.
         meta: &'e Meta,
-        /// Whether the deletion was noticed only by the object's absence from a later list.
+        /// Whether the object may have had a later state, as in [`Event::Delete`].
         state_unknown: bool,
     },
     /// Something outside the API happened that concerns the object.

@@ -20,6 +20,9 @@ use crate::{
 /// | a state of the same object | deleted | delete |
 /// | another object of the name | deleted | delete of the object that the reader knows |
 /// | nothing | deleted | none: [`push`](Self::push) drops the entry |
+///
+/// A delete of an object that another one of its name has followed has the object's last state if its own delete was the first
+/// waiting event. Otherwise that state is lost, and the event has the one that the reader knows, with `state_unknown`.
 pub(in crate::cache) struct Coalesced<K: Object> {
     /// The initial list, which is delivered first.
     initial: Option<InitialList<K>>,
@@ -44,14 +47,22 @@ struct CoalescedEvent<K: Object> {
 enum ReaderState<K: Object> {
     /// The reader received this state.
     Received(Lazy<K>),
-    /// The reader received an older state than this one, which is the last state before the deletion.
-    OlderThan(Lazy<K>),
+    /// The reader received this state or an older one; then the object was deleted, as this event says.
+    Deleted { last: Lazy<K>, state_unknown: bool },
 }
 
 impl<K: Object> ReaderState<K> {
     fn state(&self) -> &Lazy<K> {
-        let (Self::Received(state) | Self::OlderThan(state)) = self;
+        let (Self::Received(state) | Self::Deleted { last: state, .. }) = self;
         state
+    }
+
+    /// Returns the delete of the object, after which another one of its name was created.
+    fn into_delete(self) -> Event<K> {
+        match self {
+            Self::Received(object) => Event::Delete { object, state_unknown: true },
+            Self::Deleted { last: object, state_unknown } => Event::Delete { object, state_unknown },
+        }
     }
 }
 
@@ -102,7 +113,7 @@ impl<K: Object> Coalesced<K> {
                 (Some(ReaderState::Received(old)), Latest::Exists { object: new, in_initial_list: false })
             }
             Event::Delete { object, state_unknown } => (
-                Some(ReaderState::OlderThan(object.clone())),
+                Some(ReaderState::Deleted { last: object.clone(), state_unknown }),
                 Latest::Deleted { last: object, state_unknown },
             ),
             Event::Generic { .. } => return, // caches never create them
@@ -157,12 +168,12 @@ impl<K: Object> Coalesced<K> {
                 // The object that the reader knows was deleted. Deliver the delete now; the entry stays, without a
                 // known state, so that the next call delivers the create.
                 self.objects.insert(key, CoalescedEvent { known: None, latest, position });
-                return Some(Event::Delete { object: known.state().clone(), state_unknown: true });
+                return Some(known.into_delete());
             }
             // The reader knows an earlier object of this name, not the one that was deleted last: it never received
             // that one.
             (Some(known), Latest::Deleted { last, .. }) if !same_uid(known.state(), &last) => {
-                Event::Delete { object: known.state().clone(), state_unknown: true }
+                known.into_delete()
             }
             (_, Latest::Deleted { last, state_unknown }) => Event::Delete { object: last, state_unknown },
         };
@@ -222,6 +233,41 @@ mod tests {
             }
             let is: Vec<_> = store.watched_objects().map(|object| format!("{object:?}")).collect();
             prop_assert_eq!(is, folded.values().map(|object| format!("{object:?}")).collect::<Vec<_>>());
+        }
+    }
+
+    /// Only a delete event has the last state of an object for certain.
+    #[test]
+    fn a_delete_says_whether_it_has_the_last_state() {
+        let delete = |uid, version| Event::Delete { object: object(uid, version), state_unknown: false };
+        let create = |uid, version| Event::Create { object: object(uid, version), in_initial_list: false };
+        let update =
+            |uid, version| Event::Update { old: object(uid, version - 1), new: object(uid, version) };
+        let noticed_late = Event::Delete { object: object(0, 5), state_unknown: true };
+        // The uids 0, 3 and 6 share a name.
+        for (events, expected) in [
+            (vec![delete(0, 5)], "deleted 0 5"),
+            (vec![delete(0, 5), create(3, 6)], "deleted 0 5, created 3 6"),
+            (vec![delete(0, 5), create(3, 6), delete(3, 7)], "deleted 0 5"),
+            (vec![noticed_late.clone()], "vanished 0 5"),
+            (vec![noticed_late, create(3, 6)], "vanished 0 5, created 3 6"),
+            (vec![update(0, 5), delete(0, 6)], "deleted 0 6"),
+            (vec![update(0, 5), delete(0, 6), create(3, 7)], "vanished 0 4, created 3 7"),
+            (vec![update(0, 5), delete(0, 6), create(3, 7), delete(3, 8)], "vanished 0 4"),
+        ] {
+            let mut waiting = Coalesced::default();
+            events.into_iter().for_each(|event| waiting.push(event));
+            let popped = std::iter::from_fn(|| waiting.pop()).map(|event| {
+                let verb = match event {
+                    Event::Create { .. } => "created",
+                    Event::Delete { state_unknown: false, .. } => "deleted",
+                    Event::Delete { state_unknown: true, .. } => "vanished",
+                    _ => "changed",
+                };
+                let metadata = event.latest().object_meta().expect("metadata");
+                format!("{verb} {} {}", metadata.uid.unwrap(), metadata.resource_version.unwrap())
+            });
+            assert_eq!(popped.collect::<Vec<_>>().join(", "), expected);
         }
     }
 
