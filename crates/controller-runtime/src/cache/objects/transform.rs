@@ -41,7 +41,8 @@ impl Transform {
     }
 
     /// Returns the transformed object, or `None` if the object is to be stored as received: there is no transform for
-    /// the namespace, the text or the transform's result is not an object, or the transform panics, which is logged.
+    /// the namespace, the text is not an object, or the transform fails, which is logged: it panics, or its result is not an
+    /// object.
     pub(crate) fn apply(&self, json: &[u8], namespace: &str, resource: &str) -> Option<String> {
         let change = self.by_namespace.get(namespace).or(self.elsewhere.as_ref())?;
         let mut object: Value = serde_json::from_slice(json).ok()?;
@@ -51,15 +52,19 @@ impl Transform {
             (change.0)(&mut object);
             object
         }));
+        let changed = match changed {
+            Ok(object) if object.is_object() => Ok(object),
+            Ok(_) => Err("the result is not an object".to_owned()),
+            Err(panic) => Err(format!("it panicked: {}", crate::panics::panic_message(&*panic))),
+        };
         let mut object = changed
-            .inspect_err(|panic| {
-                let reason = crate::panics::panic_message(&**panic);
+            .inspect_err(|reason| {
                 let name = identity[1].as_ref().and_then(Value::as_str);
                 tracing::error!(
                     resource,
                     namespace,
                     name,
-                    "a transform of the cache panicked, and the object is stored unchanged: {reason}"
+                    "a transform of the cache failed, and the object is stored unchanged: {reason}"
                 );
             })
             .ok()?;
@@ -93,6 +98,8 @@ impl fmt::Debug for TransformFn {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Seek};
+
     use serde_json::json;
 
     use super::*;
@@ -119,9 +126,22 @@ mod tests {
     }
 
     #[test]
-    fn an_invalid_result_of_a_transform_is_ignored() {
+    fn an_invalid_result_of_a_transform_is_logged_and_ignored() {
+        let log = Arc::new(tempfile::tempfile().expect("a file"));
+        let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(Arc::clone(&log)).finish();
         let object = json!({ "metadata": { "name": "a" } });
-        assert_eq!(apply(|object| *object = json!([]), &object), None);
-        assert_eq!(apply(|_| panic!("a bug"), &object), None);
+        tracing::subscriber::with_default(subscriber, || {
+            assert_eq!(apply(|object| *object = json!([]), &object), None);
+            assert_eq!(apply(|_| panic!("a bug"), &object), None);
+        });
+        let mut text = String::new();
+        (&*log).rewind().and_then(|()| (&*log).read_to_string(&mut text)).expect("the log can be read");
+        let lines: Vec<_> = text.lines().collect();
+        assert_eq!(lines.len(), 2, "{text}");
+        for (line, reason) in lines.iter().zip(["the result is not an object", "it panicked: a bug"]) {
+            let message =
+                format!("a transform of the cache failed, and the object is stored unchanged: {reason}");
+            assert!(line.contains(&message) && line.contains(r#"name="a""#), "{line}");
+        }
     }
 }
