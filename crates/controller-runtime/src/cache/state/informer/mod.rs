@@ -193,8 +193,13 @@ impl<K: Object> Informer<K> {
             return Ok(());
         }
         // Handlers receive the objects of the last scope before the status says `synced`.
-        let (scopes, store) = (self.query.scopes(), self.store.read());
-        if scopes.iter().all(|scope| store.knows(scope)) { Ok(()) } else { Err(self.not_synced()) }
+        let scopes = self.query.scopes();
+        let is_known = {
+            let store = self.store.read();
+            scopes.iter().all(|scope| store.knows(scope))
+        };
+        // The store is unlocked by now, because the error reads the status.
+        if is_known { Ok(()) } else { Err(self.not_synced()) }
     }
 
     /// Checks that all objects of the query in one namespace have been listed, or all objects of a kind without
