@@ -49,6 +49,31 @@ impl EventWriter {
     /// then.
     pub(super) async fn finish(mut self) -> Result<(), EventsLost> {
         self.last_events.cancel();
-        timeout(FLUSH, self.task.join_next()).await.map(drop).map_err(|_| EventsLost)
+        match timeout(FLUSH, self.task.join_next()).await {
+            // `None`: `ended` has reported the end of the task.
+            Ok(None | Some(Ok(()))) => Ok(()),
+            // It panicked, or it did not end in time.
+            Ok(Some(Err(_))) | Err(_) => Err(EventsLost),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::{Future, pending};
+
+    use super::*;
+
+    async fn loses_events(task: impl Future<Output = ()> + Send + 'static) -> bool {
+        let mut tasks = JoinSet::new();
+        tasks.spawn(task);
+        EventWriter { task: tasks, last_events: CancellationToken::new() }.finish().await.is_err()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn events_are_lost_if_the_task_panics_or_does_not_end() {
+        assert!(!loses_events(async {}).await);
+        assert!(loses_events(async { panic!("a bug") }).await);
+        assert!(loses_events(pending()).await);
     }
 }
