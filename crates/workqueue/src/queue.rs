@@ -97,7 +97,9 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     /// continues. Returns whether a run was cancelled.
     pub fn cancel(&self, key: &K) -> bool {
         let hash = self.shared.hash(key);
-        self.shared.change(|inner, _| inner.core.cancel(key, hash))
+        // The key is dropped after the lock is released.
+        let mut gone = None;
+        self.shared.change(|inner, _| inner.core.cancel(key, hash, &mut gone))
     }
 
     /// Returns until when and why `key` waits; `None` if it does not wait. While a key is being processed, the result is about its

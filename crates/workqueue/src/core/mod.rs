@@ -367,8 +367,9 @@ impl<K> Core<K> {
 }
 
 impl<K: Clone + Eq + Hash> Core<K> {
-    /// Cancels requested runs; one in progress continues. Returns whether there was one.
-    pub(crate) fn cancel(&mut self, key: &K, hash: u64) -> bool {
+    /// Cancels requested runs; one in progress continues. Returns whether there was one. If the key leaves the queue it goes into
+    /// `gone`, as in [`done`](Self::done).
+    pub(crate) fn cancel(&mut self, key: &K, hash: u64, gone: &mut Option<K>) -> bool {
         let Some(id) = self.find(key, hash) else { return false };
         match &mut self.slab[id].state {
             State::Ready => {
@@ -385,7 +386,7 @@ impl<K: Clone + Eq + Hash> Core<K> {
                 return asked;
             }
         }
-        drop(self.slab[id].key.take());
+        *gone = self.slab[id].key.take();
         self.remove(id);
         true
     }

@@ -1,10 +1,11 @@
 //! The queue as its tasks use it, in paused time.
 
 use std::future::{Future, poll_fn};
+use std::hash::{Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
@@ -313,6 +314,44 @@ async fn a_limiter_that_panics_leaves_the_queue_as_it_was() {
     assert!(catch_unwind(AssertUnwindSafe(|| queue.add_rate_limited("a"))).is_err());
     queue.add("a");
     assert_eq!(*timeout(SECOND, queue.get()).await.unwrap().unwrap(), "a");
+}
+
+/// A key of a test, all of which are equal. The first one that is dropped while the flag is set panics.
+#[derive(Clone)]
+struct Fragile(Arc<AtomicBool>);
+
+impl PartialEq for Fragile {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Fragile {}
+
+impl Hash for Fragile {
+    fn hash<H: Hasher>(&self, _: &mut H) {}
+}
+
+impl Drop for Fragile {
+    fn drop(&mut self) {
+        assert!(!self.0.swap(false, Ordering::Relaxed), "a bug of the key's type");
+    }
+}
+
+/// The key is dropped when the queue is consistent and unlocked.
+#[tokio::test(start_paused = true)]
+async fn a_key_that_panics_when_its_cancelled_run_drops_it_leaves_the_queue() {
+    let (queue, breaks) = (Queue::default(), Arc::new(AtomicBool::new(false)));
+    let key = Fragile(Arc::clone(&breaks));
+    for delay in [Duration::ZERO, SECOND] {
+        queue.add_after(key.clone(), delay);
+        breaks.store(true, Ordering::Relaxed);
+        assert!(catch_unwind(AssertUnwindSafe(|| queue.cancel(&key))).is_err());
+        assert_eq!((queue.len(), queue.when(&key)), (0, None));
+        queue.add(key.clone());
+        assert_eq!(queue.len(), 1);
+        drop(queue.get().await);
+    }
 }
 
 #[tokio::test(start_paused = true)]

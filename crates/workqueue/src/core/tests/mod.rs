@@ -109,7 +109,7 @@ impl Script {
             }
             ["cancel", key] => {
                 let key = key.to_owned();
-                let cancelled = self.core.cancel(&key, self.core.hash(&key));
+                let cancelled = self.core.cancel(&key, self.core.hash(&key), &mut None);
                 self.print(format_args!("cancel: {cancelled}"));
             }
             ["failures", key] => {

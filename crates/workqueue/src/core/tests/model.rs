@@ -130,7 +130,9 @@ fn compare(steps: &[Step], rules: Rules) {
                 core.forget_at(now, &key);
                 model.forget(key);
             }
-            Step::Cancel { key } => assert_eq!(core.cancel(&key, core.hash(&key)), model.cancel(key)),
+            Step::Cancel { key } => {
+                assert_eq!(core.cancel(&key, core.hash(&key), &mut None), model.cancel(key))
+            }
             Step::Throttled => {
                 core.throttled();
                 model.window = 0;

@@ -406,7 +406,7 @@ fn keys_that_wait_among_many_that_go_are_moved_together_and_keep_their_times() {
     }
     assert_eq!((core.index.len(), core.ready(), core.processing), (1000, 0, 0));
     assert!(core.slab.places() <= 1000 * 8 / 7 + 64, "{}", core.slab.places());
-    assert!(core.cancel(&5000, core.hash(&5000)));
+    assert!(core.cancel(&5000, core.hash(&5000), &mut None));
     let (mut count, mut last) = (0, Timestamp::START);
     while let Some(due) = core.next_due() {
         assert!(due >= last);
