@@ -4,9 +4,9 @@ use std::{net::SocketAddr, time::Duration};
 
 use controller_runtime::{
     Action, Builder, Client, Manager, ObjectKey, ReconcileError, controller::ControllerOptions,
-    serving::MetricsServerOptions, workqueue::ItemFastSlow,
+    serving::MetricsServerOptions, set_controller_reference, workqueue::ItemFastSlow,
 };
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube_envtest::{Environment, eventually};
 use serde_json::{Value, json};
 use tokio::{
@@ -17,7 +17,7 @@ use tokio::{
 use crate::{
     access::{Reviews, guarded_on},
     servers::{anywhere, connect, get, send, serving},
-    support::{Notes, Running, Widget, environment, widget},
+    support::{NoteAll, Notes, Running, Widget, environment, widget},
 };
 
 const QUARTER_HOUR: Duration = Duration::from_secs(900);
@@ -161,6 +161,31 @@ async fn the_api_answers_in_the_documented_shapes() {
 }
 
 #[tokio::test]
+async fn an_object_leads_to_the_requests_of_its_owner_in_no_namespace() {
+    let env = environment().await;
+    let manager = guarded_on(&env, Reviews::default());
+    Builder::managed_by(&manager).for_kind::<Namespace>().complete(NoteAll::new()).unwrap();
+    let _widgets = manager.cached::<Widget>();
+    let _running = Running::start(manager.clone()).await;
+    let client = Client::new(env.client(), "kubectl");
+    let owner = client.get(&ObjectKey::<Namespace>::new((), "default")).await.unwrap().unwrap();
+    let mut owned = widget("owned", 1);
+    set_controller_reference(&owner, &mut owned).unwrap();
+    client.create(&owned).await.unwrap();
+    let address = manager.metrics_address().unwrap();
+    let request = json!([{ "controller": "namespace", "request": "Namespace default", "state": "idle" }]);
+    // It ran at the start, and may still run.
+    let found = eventually(LIMIT, async || {
+        let (code, object) = fetch(address, "objects/example.com/widgets/default/owned").await;
+        match code == 200 && object["owners"][0]["name"] == "default" && object["requests"] == request {
+            true => Ok(()),
+            false => Err(format!("{code}: {object}")),
+        }
+    });
+    found.await.unwrap();
+}
+
+#[tokio::test]
 async fn calls_to_the_api_server_are_counted_with_their_errors() {
     let env = environment().await;
     let (manager, _running, address) = operator(&env).await;
@@ -214,7 +239,7 @@ async fn requests_are_listed_by_state_rule_and_name_in_pages() {
 }
 
 #[tokio::test]
-async fn invalid_requests_are_answered_with_the_cure() {
+async fn invalid_requests_are_answered_with_a_hint() {
     let env = environment().await;
     let (_manager, _running, address) = operator(&env).await;
     for (path, code, message) in [

@@ -60,8 +60,8 @@ struct RequestOfObject {
 
 #[derive(Deserialize)]
 struct MetadataList {
-    #[serde(default)]
-    items: Vec<Item>,
+    /// `null` if the list is empty.
+    items: Option<Vec<Item>>,
 }
 
 #[derive(Deserialize)]
@@ -109,25 +109,32 @@ pub(super) async fn object(
     let read = explainer.read_metadata(&resource, namespace, name).await.map_err(|error| {
         Refusal(http::StatusCode::BAD_GATEWAY, format!("the API server did not answer: {error}"))
     })?;
-    let list: MetadataList = serde_json::from_slice(&read).unwrap_or(MetadataList { items: Vec::new() });
-    let Some(Item { metadata }) = list.items.into_iter().next() else {
-        return Err(Refusal::not_found(format!("the API server has no {} of this name", resource.kind)));
-    };
+    let metadata = decode(&read, &resource.kind)?;
     let managed_fields = metadata.managed_fields.as_ref().map_or("", |raw| raw.get()).as_bytes();
     let finalizer = |name: &String| FinalizerEntry {
         name: name.clone(),
         added_by: finalizer_manager(managed_fields, name),
     };
-    let mut about = vec![(resource.group.clone(), resource.kind.clone(), metadata.name.clone())];
+    let in_namespace = |name: &str| match &metadata.namespace {
+        Some(namespace) => format!("{namespace}/{name}"),
+        None => name.to_owned(),
+    };
+    let mut about = vec![RequestNames {
+        kind: qualified(&resource.kind, &resource.group),
+        texts: vec![in_namespace(&metadata.name)],
+    }];
     about.extend(metadata.owner_references.iter().map(|owner| {
         let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
-        (group.to_owned(), owner.kind.clone(), owner.name.clone())
+        // An owner is in the namespace of the object or in none; its reference does not say which.
+        let mut texts = vec![in_namespace(&owner.name), owner.name.clone()];
+        texts.dedup();
+        RequestNames { kind: qualified(&owner.kind, group), texts }
     }));
     Ok(ObjectAnswer {
         kind: resource.kind.clone(),
         finalizers: metadata.finalizers.iter().map(finalizer).collect(),
         managers: field_managers(managed_fields),
-        requests: requests(explainer, &about, metadata.namespace.as_deref()).await,
+        requests: requests(explainer, &about).await,
         owners: metadata.owner_references,
         name: metadata.name,
         namespace: metadata.namespace,
@@ -148,27 +155,43 @@ fn is_plain(name: &str) -> bool {
         && name.chars().all(is_plain)
 }
 
-/// Requests for the objects `about`, given by group, kind and name, in the controllers of their kinds.
-async fn requests(
-    explainer: &Explainer,
-    about: &[(String, String, String)],
-    namespace: Option<&str>,
-) -> Vec<RequestOfObject> {
+/// Returns the metadata in a list with one object of a kind or none.
+fn decode(list: &[u8], kind: &str) -> Result<ObjectMetadata, Refusal> {
+    let list: MetadataList = serde_json::from_slice(list).map_err(|error| {
+        Refusal(http::StatusCode::BAD_GATEWAY, format!("the API server's answer cannot be decoded: {error}"))
+    })?;
+    let first = list.items.into_iter().flatten().next().map(|item| item.metadata);
+    first.ok_or_else(|| Refusal::not_found(format!("the API server has no {kind} of this name")))
+}
+
+/// Names that a request for an object can have.
+struct RequestNames {
+    /// Kind and group, such as `Deployment.apps`.
+    kind: String,
+    texts: Vec<String>,
+}
+
+fn qualified(kind: &str, group: &str) -> String {
+    if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") }
+}
+
+/// Requests for the objects `about` in the controllers of their kinds.
+async fn requests(explainer: &Explainer, about: &[RequestNames]) -> Vec<RequestOfObject> {
     let controllers = explainer.registry.upgrade().map(|registry| registry.controllers()).unwrap_or_default();
     let mut requests = Vec::new();
-    for (group, kind, name) in about {
-        let dot = if group.is_empty() { "" } else { "." };
-        let wanted = format!("{kind}{dot}{group}");
-        let text = namespace.map_or_else(|| name.clone(), |namespace| format!("{namespace}/{name}"));
-        for (controller, explains) in &controllers {
-            if explains.kind() == Some(&*wanted)
-                && let Ok(explanation) = explains.explain_text(&text).await
-            {
-                requests.push(RequestOfObject {
-                    controller: controller.to_string(),
-                    request: explanation.request,
-                    state: explanation.state,
-                });
+    for RequestNames { kind, texts } in about {
+        for (controller, explains) in
+            controllers.iter().filter(|(_, explains)| explains.kind() == Some(&**kind))
+        {
+            for text in texts {
+                if let Ok(explanation) = explains.explain_text(text).await {
+                    requests.push(RequestOfObject {
+                        controller: controller.to_string(),
+                        request: explanation.request,
+                        state: explanation.state,
+                    });
+                    break;
+                }
             }
         }
     }
@@ -178,6 +201,19 @@ async fn requests(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_answer_that_cannot_be_decoded_is_not_an_absent_object() {
+        let refused =
+            |list: &str| decode(list.as_bytes(), "Widget").map(|metadata| metadata.name).unwrap_err();
+        for empty in [r#"{"items":[]}"#, r#"{"items":null}"#] {
+            let Refusal(code, text) = refused(empty);
+            assert_eq!((code.as_u16(), &*text), (404, "the API server has no Widget of this name"));
+        }
+        let Refusal(code, text) = refused(r#"{"items":[{"metadata":{"name":5}}]}"#);
+        assert_eq!(code.as_u16(), 502);
+        assert!(text.starts_with("the API server's answer cannot be decoded: invalid type"), "{text}");
+    }
 
     #[test]
     fn names_that_change_the_request_are_refused() {
