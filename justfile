@@ -14,6 +14,7 @@ test:
 # run everything that CI runs
 ci:
     bash .ci/run
+    bash .ci/projects
     bash .ci/portability
 
 # check for compile errors only

@@ -1,4 +1,4 @@
-//! `cargo operator import`. The test of new projects compiles and uses the written types.
+//! `cargo operator import`. `tests/projects` compiles and uses the written types.
 
 use std::{fs, path::Path, process::Command};
 
@@ -6,7 +6,7 @@ use expect_test::expect_file;
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::support::{Projects, cargo_operator, errors, files, script};
+use crate::support::{cargo_operator, errors, files, script};
 
 const DEFINITIONS: &str = include_str!("../import/definitions.yaml");
 
@@ -58,21 +58,6 @@ fn types_of_definitions_are_written_and_declared() {
         "{}",
         errors(&other)
     );
-}
-
-/// Part of the test of new projects, which are compiled once: adds types and a test of them to the project `album`.
-pub(crate) fn add_types(projects: &Projects) {
-    let album = projects.path().join("album");
-    fs::write(album.join("definitions.yaml"), DEFINITIONS).expect("a file");
-    for kind in ["Tunnel", "Gateway"] {
-        let added = projects.operator(&format!("import definitions.yaml --kind {kind}"), "album");
-        assert!(added.status.success(), "{}", errors(&added));
-    }
-    fs::write(album.join("tests/imported.rs"), include_str!("../import/round_trip.rs")).expect("a file");
-    // The settings of the folder differ from those of this repository.
-    let formatted =
-        Command::new("rustfmt").args(["--edition", "2024", "tests/imported.rs"]).current_dir(album).status();
-    assert!(formatted.expect("rustfmt is installed").success());
 }
 
 #[test]

@@ -3,11 +3,9 @@
 mod api;
 mod ask;
 mod bad_input;
-mod dev;
 mod explain;
 mod import;
 mod new;
 mod reference;
+#[path = "../support/mod.rs"]
 mod support;
-mod tutorial;
-mod upgrade;

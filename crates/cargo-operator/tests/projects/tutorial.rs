@@ -7,7 +7,10 @@ use std::{
     process::{Command, Stdio},
 };
 
-use crate::support::{Projects, errors, for_projects, repository};
+use crate::{
+    support::{errors, repository},
+    workspace::{Projects, for_projects},
+};
 
 /// Plays all pages in order: commands are run, patches are applied, and the tests that a patch adds pass at the next `cargo test`.
 #[test]

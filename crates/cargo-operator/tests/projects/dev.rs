@@ -17,7 +17,10 @@ use rustix::{
     pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
 };
 
-use crate::support::{Projects, answer, errors, files, script};
+use crate::{
+    support::{answer, errors, files, script},
+    workspace::Projects,
+};
 
 /// Time for a build on a slow machine.
 const BUILD: Duration = Duration::from_secs(600);

@@ -12,7 +12,10 @@
 
 use std::{collections::BTreeSet, fs};
 
-use crate::support::{Projects, errors, files, repository};
+use crate::{
+    support::{errors, files, repository},
+    workspace::Projects,
+};
 
 const SCAFFOLDS: [(&str, &str); 5] = [
     ("journal", include_str!("../scaffolds/journal.txt")),
