@@ -306,7 +306,7 @@ fn validate_contents(metadata: &Value, errors: &mut Vec<FieldError>) {
         entries.filter(|entries| entries.values().all(is_text)).into_iter().flatten()
     };
     for (key, value) in entries("labels") {
-        for error in names::label_key(key) {
+        for error in names::qualified(key) {
             errors.push(FieldError::invalid("metadata.labels", &quote(key), &error));
         }
         let value = value.as_str().unwrap_or_default();

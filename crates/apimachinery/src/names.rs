@@ -5,6 +5,9 @@
 const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', \
     and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is \
     '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
+const UNDERSCORED: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' or '.', \
+    and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is \
+    '_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?(\\._?[a-z0-9]([-_a-z0-9]*[a-z0-9])?)*')";
 const LABEL: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start \
     and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is \
     '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
@@ -72,6 +75,20 @@ pub fn subdomain(name: &str) -> Vec<String> {
     checked(name, 253, SUBDOMAIN, |name| name.split('.').all(is_label))
 }
 
+/// Validates an RFC 1123 subdomain whose parts may contain underscores, except at the end.
+#[must_use]
+pub fn underscored_subdomain(name: &str) -> Vec<String> {
+    let is_part = |part: &str| {
+        let part = part.strip_prefix('_').unwrap_or(part);
+        let is_edge = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+        let bytes = part.as_bytes();
+        bytes.first().is_some_and(is_edge)
+            && bytes.last().is_some_and(is_edge)
+            && bytes.iter().all(|byte| is_edge(byte) || b"-_".contains(byte))
+    };
+    checked(name, 253, UNDERSCORED, |name| name.split('.').all(is_part))
+}
+
 /// Validates an RFC 1123 label.
 #[must_use]
 pub fn label(name: &str) -> Vec<String> {
@@ -108,7 +125,7 @@ pub fn qualified(name: &str) -> Vec<String> {
         (Some(prefix), Some(part), None) => (Some(prefix), part),
         _ => {
             let message = format!(
-                "a qualified name {QUALIFIED} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
+                "a valid label key {QUALIFIED} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
             );
             return vec![message];
         }
@@ -129,17 +146,6 @@ pub fn qualified(name: &str) -> Vec<String> {
         errors.push(format!("name part {QUALIFIED}"));
     }
     errors
-}
-
-/// Validates a label key: a [qualified] name, with another text for more than one slash.
-#[must_use]
-pub fn label_key(key: &str) -> Vec<String> {
-    if key.matches('/').count() < 2 {
-        return qualified(key);
-    }
-    vec![format!(
-        "a valid label key {QUALIFIED} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
-    )]
 }
 
 /// Validates the value of a label.
@@ -175,6 +181,8 @@ mod tests {
         assert_eq!(name(NameRule::PathSegment, "a%/").len(), 2);
         assert!(name(NameRule::PathSegment, "system:x").is_empty());
         assert!(name_prefix(NameRule::Subdomain, "web-").is_empty());
+        assert!(underscored_subdomain("_srv.a_b.example").is_empty());
+        assert_eq!(underscored_subdomain("a_.example").len(), 1);
     }
 
     #[test]
