@@ -1,5 +1,6 @@
 //! Go's API structs as messages: their fields with protobuf numbers and JSON names.
 
+mod declared_order;
 mod messages;
 mod round_trip;
 mod scalar;
@@ -8,6 +9,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::OnceLock;
 
+pub use declared_order::patched_text;
 pub use messages::{has_kind, message, message_of_kind};
 pub use round_trip::{complete, forget_empty, recall_empty};
 

@@ -136,7 +136,8 @@ fn merge_in_order(
         Value::Array(list) => Ok(list),
         other => Err(ApiError::internal(format!(
             "expected a []interface {{}}, but received a {}",
-            go::type_of(&other)
+            // Go formats the missing type of null as a text, which it is not.
+            if other.is_null() { "%!s(<nil>)" } else { go::type_of(&other) }
         ))),
     };
     let order = list(order)?;

@@ -13,7 +13,7 @@ use kube_apimachinery::patch::{self, OperationForm};
 use kube_apimachinery::schema;
 use kube_apimachinery::status::{ApiError, FieldError};
 use kube_apimachinery::yaml;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::reply::Reply;
 use super::update::{self, Ownership, UpdateReview};
@@ -207,9 +207,9 @@ pub(super) fn check_type(
         // The types of the decoded object are fixed, and those of the patch are replaced.
         return match of_other_type {
             Some((_, Value::Number(number))) if !number.is_f64() => {
-                Err(refusal(patch, new, "cannot convert int64 to string"))
+                Err(refusal(served, patch, new, "cannot convert int64 to string"))
             }
-            Some(_) => Err(refusal(patch, new, "unrecognized type: string")),
+            Some(_) => Err(refusal(served, patch, new, "unrecognized type: string")),
             None => Ok(()),
         };
     }
@@ -218,7 +218,7 @@ pub(super) fn check_type(
         let why = format!(
             "couldn't get version/kind; json parse error: json: cannot unmarshal {found} into Go {into}"
         );
-        Err(refusal(patch, new, &why))
+        Err(refusal(served, patch, new, &why))
     };
     if !new.is_object() {
         return unreadable(new, &format!("value of type {HEAD}"));
@@ -227,11 +227,11 @@ pub(super) fn check_type(
         return unreadable(value, &format!("struct field .{field} of type string"));
     }
     if let Err(why) = body_type::check_version(api_version) {
-        return Err(refusal(patch, new, &why));
+        return Err(refusal(served, patch, new, &why));
     }
     if served.is_custom() && package.is_some() {
         // Another type is an error of validation.
-        return check_custom_type(new, patch, api_version, kind);
+        return check_custom_type(served, new, patch, api_version, kind);
     }
     if let Some(package) = package.filter(|_| api_version.is_empty()) {
         return check_internal_type(call, new, patch, package, validation);
@@ -254,7 +254,7 @@ pub(super) fn check_type(
             quote(api_version)
         )
     };
-    Err(refusal(patch, new, &why))
+    Err(refusal(served, patch, new, &why))
 }
 
 /// Returns the error of a patch that empties `apiVersion`: Go then decodes the internal type, which has other fields in JSON.
@@ -277,7 +277,7 @@ fn check_internal_type(
                 quote(kind)
             )
         };
-        return Err(refusal(patch, new, &why));
+        return Err(refusal(&call.served, patch, new, &why));
     }
     let fields = new.as_object().into_iter().flatten().map(|(field, _)| field.clone());
     let unknown = fields.filter(|field| !is_internal(field)).collect();
@@ -306,7 +306,7 @@ fn report_strict(
     strict.extend(unknown.into_iter().map(|path| format!("unknown field \"{path}\"")));
     if validation == FieldValidation::Strict && !strict.is_empty() {
         let why = format!("strict decoding error: {}", strict.join(", "));
-        return Err(refusal(patch, sent, &why));
+        return Err(refusal(&call.served, patch, sent, &why));
     }
     for text in strict {
         call.warn(text);
@@ -314,9 +314,15 @@ fn report_strict(
     Ok(())
 }
 
-fn check_custom_type(new: &Value, patch: &Patch, api_version: &str, kind: &str) -> Result<(), ApiError> {
+fn check_custom_type(
+    served: &ServedKind,
+    new: &Value,
+    patch: &Patch,
+    api_version: &str,
+    kind: &str,
+) -> Result<(), ApiError> {
     if kind.is_empty() {
-        return Err(refusal(patch, new, &format!("Object 'Kind' is missing in '{new}'")));
+        return Err(refusal(served, patch, new, &format!("Object 'Kind' is missing in '{new}'")));
     }
     if api_version.is_empty() {
         return Err(ApiError::internal_error(
@@ -327,12 +333,36 @@ fn check_custom_type(new: &Value, patch: &Patch, api_version: &str, kind: &str) 
 }
 
 /// Builds the 422 for a patch with an undecodable result.
-fn refusal(patch: &Patch, new: &Value, why: &str) -> ApiError {
+fn refusal(served: &ServedKind, patch: &Patch, new: &Value, why: &str) -> ApiError {
+    let message = || go_struct::message_of_kind(&served.kind.api_version, &served.kind.kind);
     let shown = match patch {
         Patch::Strategic(patch, _) => go::value(&without_replace(patch)),
-        Patch::Json(..) | Patch::Merge(..) => new.to_string(),
+        Patch::Json(sent, ..) => go_struct::patched_text(message(), new, &entered_by(sent)),
+        Patch::Merge(_, patch, _) => match patch.as_object() {
+            Some(patch) => go_struct::patched_text(message(), new, patch),
+            None => new.to_string(),
+        },
     };
     ApiError::invalid("", "", "", vec![FieldError::invalid("patch", &quote(&shown), why)])
+}
+
+/// Returns the objects and lists on the paths of a JSON patch, as nested objects. A list has the indexes of its elements as keys.
+fn entered_by(sent: &[u8]) -> Map<String, Value> {
+    let operations: Vec<Value> = serde_json::from_slice(sent).unwrap_or_default();
+    let mut entered = Map::new();
+    let paths = operations.iter().flat_map(|operation| ["path", "from"].map(|field| &operation[field]));
+    for path in paths.filter_map(Value::as_str) {
+        let names = path.split('/').skip(1).map(|name| name.replace("~1", "/").replace("~0", "~"));
+        let mut names: Vec<String> = names.collect();
+        let Some(last) = names.pop() else { continue };
+        let parent = names.into_iter().try_fold(&mut entered, |object, name| {
+            object.entry(name).or_insert_with(|| json!({})).as_object_mut()
+        });
+        if let Some(parent) = parent {
+            parent.entry(last).or_insert(Value::Null);
+        }
+    }
+    entered
 }
 
 /// Returns a strategic merge patch as it is after its application, which removes the directive `$patch: replace` from its objects.
@@ -351,7 +381,7 @@ pub(super) fn conform(
 ) -> Result<Emptied, ApiError> {
     let sent = new.clone();
     body_type::complete_type(&call.served, new);
-    let refuse = |why: &str| refusal(patch, &sent, why);
+    let refuse = |why: &str| refusal(&call.served, patch, &sent, why);
     let served = Arc::clone(&call.served);
     if let Patch::Strategic(..) = patch
         && let Err(why) = served.schema.restore(new)

@@ -1,0 +1,176 @@
+//! JSON texts with the order of fields that Go's encoder has.
+//!
+//! Go's JSON and merge patches keep the text of the parts of an object that the patch does not enter: their fields have the order of the
+//! struct's declaration. Parts that the patch enters are maps, whose keys Go sorts.
+
+use serde_json::{Map, Value};
+
+use super::{Count, GoType, Message};
+use crate::go;
+
+/// Characters that Go escapes in texts of a patched object, although JSON does not require it.
+const ESCAPED: [(char, &str); 5] =
+    [('<', "\\u003c"), ('>', "\\u003e"), ('&', "\\u0026"), ('\u{2028}', "\\u2028"), ('\u{2029}', "\\u2029")];
+
+/// Returns the text of a patched object. `entered` has the objects that the patch enters, by the same paths; any other value in it stands
+/// for a part that the patch replaces. Without a `message` all keys are sorted.
+#[must_use]
+pub fn patched_text(
+    message: Option<&'static Message>,
+    object: &Value,
+    entered: &Map<String, Value>,
+) -> String {
+    let mut text = entered_text(message, object, entered);
+    // Outside of texts JSON has none of these characters.
+    for (character, escape) in ESCAPED {
+        if text.contains(character) {
+            text = text.replace(character, escape);
+        }
+    }
+    text
+}
+
+/// Returns the text of an object that the patch enters.
+fn entered_text(message: Option<&'static Message>, object: &Value, entered: &Map<String, Value>) -> String {
+    let Some(fields) = object.as_object() else {
+        return go::json(object);
+    };
+    let texts = fields.iter().map(|(name, value)| {
+        let kind = message.and_then(|message| part(message, name));
+        (name.as_str(), patched_part(kind, value, entered.get(name)))
+    });
+    object_text(texts)
+}
+
+/// Type of a part of an object.
+#[derive(Clone, Copy)]
+enum PartType {
+    Struct(&'static Message),
+    /// Struct in a list or a map.
+    Element(&'static Message),
+}
+
+fn part(message: &'static Message, name: &str) -> Option<PartType> {
+    let field = message.slot(name)?.field;
+    match (field.kind, field.count) {
+        (GoType::Message(message), Count::One) => Some(PartType::Struct(message)),
+        (GoType::Message(message), Count::List | Count::Map) => Some(PartType::Element(message)),
+        _ => None,
+    }
+}
+
+fn patched_part(kind: Option<PartType>, value: &Value, entered: Option<&Value>) -> String {
+    match (entered, value) {
+        (None, value) => declared_text(kind, value),
+        (Some(Value::Object(entered)), Value::Array(items)) => {
+            let element = element(kind);
+            let items = items.iter().enumerate().map(|(index, item)| {
+                let entered = entered.get(&index.to_string());
+                patched_part(element, item, entered)
+            });
+            list_text(items)
+        }
+        (Some(Value::Object(entered)), Value::Object(_)) => {
+            let message = match kind {
+                Some(PartType::Struct(message)) => Some(message),
+                _ => None,
+            };
+            entered_text(message, value, entered)
+        }
+        (Some(_), value) => go::json(value),
+    }
+}
+
+/// Returns the type of the elements of a list or a map.
+fn element(kind: Option<PartType>) -> Option<PartType> {
+    match kind? {
+        PartType::Element(message) => Some(PartType::Struct(message)),
+        PartType::Struct(_) => None,
+    }
+}
+
+/// Returns the text of a part as Go encodes it.
+fn declared_text(kind: Option<PartType>, value: &Value) -> String {
+    match (kind, value) {
+        (Some(PartType::Struct(message)), Value::Object(fields)) => {
+            let place = |name: &str| message.slot(name).map_or(usize::MAX, |slot| slot.place);
+            let mut fields: Vec<(&String, &Value)> = fields.iter().collect();
+            fields.sort_by_key(|(name, _)| place(name));
+            object_text(
+                fields
+                    .into_iter()
+                    .map(|(name, value)| (name.as_str(), declared_text(part(message, name), value))),
+            )
+        }
+        (Some(PartType::Element(_)), Value::Array(items)) => {
+            list_text(items.iter().map(|item| declared_text(element(kind), item)))
+        }
+        (Some(PartType::Element(_)), Value::Object(fields)) => object_text(
+            fields.iter().map(|(name, value)| (name.as_str(), declared_text(element(kind), value))),
+        ),
+        _ => go::json(value),
+    }
+}
+
+fn object_text<'a>(fields: impl Iterator<Item = (&'a str, String)>) -> String {
+    let fields: Vec<String> =
+        fields.map(|(name, text)| format!("{}:{text}", go::json(&Value::from(name)))).collect();
+    format!("{{{}}}", fields.join(","))
+}
+
+fn list_text(items: impl Iterator<Item = String>) -> String {
+    format!("[{}]", items.collect::<Vec<String>>().join(","))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::go_struct::message_of_kind;
+
+    fn text(object: &Value, entered: &Value) -> String {
+        patched_text(message_of_kind("v1", "ConfigMap"), object, entered.as_object().unwrap())
+    }
+
+    /// Observed with kube-apiserver v1.36.3.
+    #[test]
+    fn only_parts_that_a_patch_enters_are_sorted() {
+        let map = json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "data": {"b": "1", "a": {}},
+            "metadata": {
+                "name": "x", "namespace": "n", "uid": "u", "resourceVersion": "5", "creationTimestamp": "t", "labels": {"z": "1", "a": "2"},
+                "managedFields": [{
+                    "manager": "m", "operation": "Update", "apiVersion": "v1", "time": "t", "fieldsType": "FieldsV1", "fieldsV1": {"f:data": {}},
+                }],
+            },
+        });
+        assert_eq!(
+            text(&map, &json!({"data": {"a": {}}})),
+            r#"{"apiVersion":"v1","data":{"a":{},"b":"1"},"kind":"ConfigMap","metadata":{"name":"x","namespace":"n","uid":"u","resourceVersion":"5","creationTimestamp":"t","labels":{"a":"2","z":"1"},"managedFields":[{"manager":"m","operation":"Update","apiVersion":"v1","time":"t","fieldsType":"FieldsV1","fieldsV1":{"f:data":{}}}]}}"#
+        );
+        assert_eq!(
+            text(&json!({"data": {"c": "<&>\u{2028}"}}), &json!({"data": {"c": ""}})),
+            r#"{"data":{"c":"\u003c\u0026\u003e\u2028"}}"#
+        );
+        let labelled = json!({"metadata": {"uid": "u", "name": "x", "labels": 5}});
+        assert_eq!(
+            text(&labelled, &json!({"metadata": {"labels": 5}})),
+            r#"{"metadata":{"labels":5,"name":"x","uid":"u"}}"#
+        );
+    }
+
+    #[test]
+    fn elements_of_lists_are_entered_by_index() {
+        let pod = json!({"spec": {"containers": [{"image": "i", "name": "a"}, {"image": "i", "name": "b"}]}});
+        let entered = json!({"spec": {"containers": {"1": {"image": null}}}});
+        assert_eq!(
+            patched_text(message_of_kind("v1", "Pod"), &pod, entered.as_object().unwrap()),
+            r#"{"spec":{"containers":[{"name":"a","image":"i"},{"image":"i","name":"b"}]}}"#
+        );
+        assert_eq!(
+            patched_text(None, &pod, &Map::new()),
+            r#"{"spec":{"containers":[{"image":"i","name":"a"},{"image":"i","name":"b"}]}}"#
+        );
+    }
+}
