@@ -109,14 +109,19 @@ pub(crate) fn check_uid(call: &Call, object: &Value, old: &Value) -> Result<(), 
     if uid.is_empty() || uid == actual {
         return Ok(());
     }
+    Err(failed_precondition(call, "UID", uid, actual))
+}
+
+/// Builds the error of the storage for a precondition that fails; `name` is that of the compared metadata.
+pub(super) fn failed_precondition(call: &Call, name: &str, wanted: &str, actual: &str) -> ApiError {
     let resource = &call.served.resource;
     let group = if call.served.is_custom() { format!("{}/", resource.group) } else { String::new() };
-    Err(call.conflict(&format!(
+    call.conflict(&format!(
         "StorageError: invalid object, Code: 4, Key: /registry/{group}{}/{}, ResourceVersion: 0, AdditionalErrorMsg: \
-         Precondition failed: UID in precondition: {uid}, UID in object meta: {actual}",
+         Precondition failed: {name} in precondition: {wanted}, {name} in object meta: {actual}",
         resource.plural,
         call.key().as_str()
-    )))
+    ))
 }
 
 /// Compares the name in the body with that in the URL.

@@ -72,12 +72,11 @@ fn check_target(target: &Value) -> Result<(), ApiError> {
 fn bind(call: &Call, pod: &Value, binding: &Value) -> Result<(Value, Ownership), ApiError> {
     let name = call.path.name.clone();
     let refuse = |why: String| Err(ApiError::conflict("", "pods/binding", &name, &why));
-    let uid = metadata::text(binding, "uid");
-    if !uid.is_empty() && uid != metadata::text(pod, "uid") {
-        let actual = metadata::text(pod, "uid");
-        return refuse(format!(
-            "Precondition failed: UID in precondition: {uid}, UID in object meta: {actual}"
-        ));
+    for (name, field) in [("UID", "uid"), ("ResourceVersion", "resourceVersion")] {
+        let (wanted, actual) = (metadata::text(binding, field), metadata::text(pod, field));
+        if !wanted.is_empty() && wanted != actual {
+            return Err(update::failed_precondition(call, name, wanted, actual));
+        }
     }
     if metadata::is_terminating(pod) {
         return refuse(format!("pod {name} is being deleted, cannot be assigned to a host"));
@@ -98,11 +97,11 @@ fn bind(call: &Call, pod: &Value, binding: &Value) -> Result<(Value, Ownership),
             all.as_object_mut().into_iter().for_each(|all| all.extend(given.clone()));
         }
     }
-    schedule(&mut bound["status"], &call.cluster.clock.now_seconds());
-    let version = metadata::text(binding, "resourceVersion");
-    if !version.is_empty() {
-        metadata::of(&mut bound).insert("resourceVersion".to_owned(), json!(version));
+    // The scheduler's earlier choice does not matter any more.
+    if let Some(status) = bound["status"].as_object_mut() {
+        status.remove("nominatedNodeName");
     }
+    schedule(&mut bound["status"], &call.cluster.clock.now_seconds());
     // The client of a binding does not become the owner of the fields that the binding sets.
     Ok((bound, Ownership::Applied))
 }
