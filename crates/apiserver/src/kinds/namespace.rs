@@ -67,10 +67,10 @@ impl Strategy for Namespace {
         new: &Value,
         subresource: &str,
     ) -> Vec<FieldError> {
-        if subresource == "finalize" {
-            validate_finalizers(new)
-        } else {
-            Plain.validate_update(served, old, new, subresource)
+        match subresource {
+            "finalize" => validate_finalizers(new),
+            "status" => validate_phase(new).into_iter().collect(),
+            _ => Plain.validate_update(served, old, new, subresource),
         }
     }
 
@@ -175,6 +175,18 @@ fn validate_finalizers(namespace: &Value) -> Vec<FieldError> {
     errors
 }
 
+/// Validates the phase in a write of `/status`, which follows from the deletion timestamp.
+fn validate_phase(namespace: &Value) -> Option<FieldError> {
+    let (expected, why) = if metadata::is_terminating(namespace) {
+        ("Terminating", "may only be 'Terminating' if `deletionTimestamp` is not empty")
+    } else {
+        ("Active", "may only be 'Active' if `deletionTimestamp` is empty")
+    };
+    let phase = namespace["status"]["phase"].as_str().unwrap_or_default();
+    // The path has the name of Go's field.
+    (phase != expected).then(|| FieldError::invalid("status.Phase", &quote(phase), why))
+}
+
 /// Whether `spec.finalizers` is empty.
 pub(crate) fn is_finalized(namespace: &Value) -> bool {
     namespace["spec"]["finalizers"].as_array().is_none_or(Vec::is_empty)
@@ -197,4 +209,32 @@ fn admit_delete(name: &str) -> Result<(), ApiError> {
 fn mark_deleted(now: &str, namespace: &mut Value) {
     metadata::of(namespace).insert("deletionTimestamp".to_owned(), json!(now));
     namespace["status"]["phase"] = json!("Terminating");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Observed with kube-apiserver v1.36.3.
+    #[test]
+    fn the_phase_follows_from_the_deletion() {
+        let message = |deleted: Value, phase: &str| {
+            let namespace = json!({"metadata": {"deletionTimestamp": deleted}, "status": {"phase": phase}});
+            validate_phase(&namespace).map(|error| error.to_string())
+        };
+        assert_eq!(message(Value::Null, "Active"), None);
+        assert_eq!(message(json!("2026-01-01T00:00:00Z"), "Terminating"), None);
+        assert_eq!(
+            message(Value::Null, "Terminating").as_deref(),
+            Some(
+                "status.Phase: Invalid value: \"Terminating\": may only be 'Active' if `deletionTimestamp` is empty"
+            )
+        );
+        assert_eq!(
+            message(json!("2026-01-01T00:00:00Z"), "Active").as_deref(),
+            Some(
+                "status.Phase: Invalid value: \"Active\": may only be 'Terminating' if `deletionTimestamp` is not empty"
+            )
+        );
+    }
 }

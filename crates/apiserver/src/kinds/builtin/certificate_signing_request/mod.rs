@@ -73,8 +73,21 @@ fn prepare_subresource(subresource: &str, now: &str, old: &Value, new: &mut Valu
         new.clone_from(old);
         put(&mut new["status"], "conditions", conditions);
         keep_write(metadata, new);
+    } else {
+        DECISIONS.iter().for_each(|kind| keep_decision(kind, old, new));
     }
     date_conditions(now, old, new);
+}
+
+/// Restores the conditions of a decision, which `/status` cannot change. If their number differs, the validation refuses the write.
+fn keep_decision(kind: &str, old: &Value, new: &mut Value) {
+    let is_decision = |condition: &Value| condition["type"] == kind;
+    let before: Vec<&Value> = conditions(old).iter().filter(|condition| is_decision(condition)).collect();
+    let Some(after) = new["status"]["conditions"].as_array_mut() else { return };
+    let after: Vec<&mut Value> = after.iter_mut().filter(|condition| is_decision(condition)).collect();
+    if before.len() == after.len() {
+        after.into_iter().zip(before).for_each(|(condition, known)| condition.clone_from(known));
+    }
 }
 
 /// Sets the missing times of conditions: the last update and the last transition.
@@ -163,6 +176,17 @@ mod tests {
                 {"type": "Approved", "status": "True", "lastUpdateTime": "now", "lastTransitionTime": "now"},
             ]})
         );
+    }
+
+    #[test]
+    fn a_write_of_the_status_keeps_decisions() {
+        let mut old = request(&["Approved", "Failed"]);
+        old["status"]["conditions"][0]["reason"] = json!("Because");
+        let mut new = request(&["Failed", "Approved"]);
+        new["status"]["conditions"][1]["status"] = json!("False");
+        prepare_subresource("status", "now", &old, &mut new);
+        let kept = &new["status"]["conditions"][1];
+        assert_eq!((&kept["status"], &kept["reason"]), (&json!("True"), &json!("Because")));
     }
 
     #[test]
