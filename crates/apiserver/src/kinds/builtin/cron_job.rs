@@ -1,16 +1,22 @@
 //! CronJobs.
 
+use kube_apimachinery::go;
 use kube_apimachinery::status::FieldError;
 use serde_json::{Value, json};
 
 use super::builtin_kind::BuiltinKind;
 use super::job;
+use super::shared::field_checks::{invalid_text, not_negative, required, supported};
 use super::shared::fields::{set, text, within};
 use super::shared::{pod_spec, workload};
 use crate::kind::resource::Resource;
 
 /// Path of the pod's spec.
 const POD_SPEC: &str = "spec.jobTemplate.spec.template.spec";
+/// Path of the spec of the Jobs.
+const JOB_SPEC: &str = "spec.jobTemplate.spec";
+/// Maximum length of a name, to which the controller appends 11 characters for the name of a Job.
+const MAX_NAME: usize = 52;
 
 #[derive(Debug)]
 pub(super) struct CronJob;
@@ -29,8 +35,35 @@ impl BuiltinKind for CronJob {
         });
     }
 
-    fn validate(&self, _resource: &Resource, new: &Value, _old: Option<&Value>) -> Vec<FieldError> {
-        pod_spec::validate(new, POD_SPEC)
+    fn validate(&self, _resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
+        let spec = &new["spec"];
+        let mut errors: Vec<FieldError> = required(spec, "schedule", "spec").into_iter().collect();
+        errors.extend(zone_in_schedule(spec, old.map(|old| &old["spec"])));
+        errors.extend(not_negative(spec, "startingDeadlineSeconds", "spec"));
+        errors.extend(supported(spec, "concurrencyPolicy", "spec", &["Allow", "Forbid", "Replace"]));
+        errors.extend(job::validate_of_template(new, JOB_SPEC));
+        let template = &spec["jobTemplate"]["spec"];
+        if !template["selector"].is_null() {
+            let field = format!("{JOB_SPEC}.selector");
+            let shown = go::json(&template["selector"]);
+            errors.push(FieldError::invalid(field, &shown, "`selector` will be auto-generated"));
+        }
+        if template["manualSelector"] == true {
+            errors.push(FieldError {
+                reason: "FieldValueNotSupported",
+                field: format!("{JOB_SPEC}.manualSelector"),
+                message: "Unsupported value: true: supported values: \"nil\", \"false\"".to_owned(),
+            });
+        }
+        for field in ["successfulJobsHistoryLimit", "failedJobsHistoryLimit"] {
+            errors.extend(not_negative(spec, field, "spec"));
+        }
+        let name = text(&new["metadata"], "name");
+        if old.is_none() && name.len() > MAX_NAME {
+            let why = format!("must be no more than {MAX_NAME} characters");
+            errors.push(invalid_text("metadata.name", name, &why));
+        }
+        errors
     }
 
     fn pod_spec(&self) -> Option<&'static str> {
@@ -52,5 +85,59 @@ impl BuiltinKind for CronJob {
             );
         }
         warnings
+    }
+}
+
+/// Checks that a schedule names no time zone, unless it did before.
+fn zone_in_schedule(spec: &Value, old: Option<&Value>) -> Option<FieldError> {
+    let schedule = text(spec, "schedule");
+    if !schedule.contains("TZ") {
+        return None;
+    }
+    let is_old = old.is_some_and(|old| text(old, "schedule").contains("TZ"));
+    let why = match (is_old, spec["timeZone"].is_null()) {
+        (true, true) => return None,
+        (true, false) => "cannot use both timeZone field and TZ or CRON_TZ in schedule",
+        (false, _) => "cannot use TZ or CRON_TZ in schedule, use timeZone field instead",
+    };
+    Some(invalid_text("spec.schedule", schedule, why))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::kinds::builtin::test_helpers::check;
+
+    use super::*;
+
+    /// Observed with kube-apiserver v1.36.3.
+    #[test]
+    fn a_cron_job_has_a_schedule_without_a_time_zone() {
+        let job = |schedule: &str| {
+            json!({"metadata": {"name": "a".repeat(53)}, "spec": {
+                "schedule": schedule, "concurrencyPolicy": "X", "successfulJobsHistoryLimit": -1,
+                "jobTemplate": {"spec": {
+                    "manualSelector": true, "template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}},
+                }},
+            }})
+        };
+        let name = format!(
+            "metadata.name: Invalid value: \"{}\": must be no more than 52 characters",
+            "a".repeat(53)
+        );
+        let rest = [
+            "spec.concurrencyPolicy: Unsupported value: \"X\": supported values: \"Allow\", \"Forbid\", \"Replace\"",
+            "spec.jobTemplate.spec.manualSelector: Unsupported value: true: supported values: \"nil\", \"false\"",
+            "spec.successfulJobsHistoryLimit: Invalid value: -1: must be greater than or equal to 0",
+        ];
+        let expected = |first: &'static str| [&[first][..], &rest[..], &[&*name][..]].concat();
+        check("CronJob", &job(""), None, &expected("spec.schedule: Required value"));
+        check(
+            "CronJob",
+            &job("TZ=UTC * * * * *"),
+            None,
+            &expected(
+                "spec.schedule: Invalid value: \"TZ=UTC * * * * *\": cannot use TZ or CRON_TZ in schedule, use timeZone field instead",
+            ),
+        );
     }
 }

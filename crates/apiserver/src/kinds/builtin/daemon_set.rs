@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::builtin_kind::BuiltinKind;
 use super::shared::fields::{set, set_pointer, within};
+use super::shared::workload::StatusNumbers;
 use super::shared::{pod_spec, workload};
 use crate::kind::WriteContext;
 use crate::kind::resource::Resource;
@@ -76,11 +77,32 @@ impl BuiltinKind for DaemonSet {
     }
 
     fn validate(&self, _resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
-        let mut errors = workload::validate_daemon_selector(&new["spec"]);
+        // Unlike those of other workloads, an update of the selector is refused first.
+        let mut errors = workload::keep_selector(new, old);
+        errors.extend(workload::validate_daemon_selector(&new["spec"]));
         errors.extend(pod_spec::validate(new, pod_spec::IN_WORKLOAD));
+        errors.extend(workload::validate_endless(&new["spec"], "DaemonSet"));
         errors.extend(workload::validate_numbers(&new["spec"], &["minReadySeconds", "revisionHistoryLimit"]));
-        errors.extend(workload::keep_selector(new, old));
         errors
+    }
+
+    fn validate_subresource(&self, subresource: &str, old: &Value, new: &Value) -> Vec<FieldError> {
+        const NUMBERS: StatusNumbers = StatusNumbers {
+            not_negative: &[
+                "currentNumberScheduled",
+                "numberMisscheduled",
+                "desiredNumberScheduled",
+                "numberReady",
+                "observedGeneration",
+                "updatedNumberScheduled",
+                "numberAvailable",
+                "numberUnavailable",
+                "collisionCount",
+            ],
+            up_to_replicas: &[],
+            ready: "",
+        };
+        if subresource == "status" { workload::validate_status(&NUMBERS, old, new) } else { Vec::new() }
     }
 
     fn pod_spec(&self) -> Option<&'static str> {

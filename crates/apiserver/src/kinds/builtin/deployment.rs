@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::builtin_kind::BuiltinKind;
 use super::shared::fields::{set, within};
+use super::shared::workload::StatusNumbers;
 use super::shared::{pod_spec, workload};
 use crate::kind::resource::Resource;
 
@@ -38,6 +39,24 @@ impl BuiltinKind for Deployment {
         errors.extend(validate_deadline(spec));
         errors.extend(workload::keep_selector(new, old));
         errors
+    }
+
+    fn validate_subresource(&self, subresource: &str, old: &Value, new: &Value) -> Vec<FieldError> {
+        const NUMBERS: StatusNumbers = StatusNumbers {
+            not_negative: &[
+                "observedGeneration",
+                "replicas",
+                "updatedReplicas",
+                "readyReplicas",
+                "availableReplicas",
+                "unavailableReplicas",
+                "terminatingReplicas",
+                "collisionCount",
+            ],
+            up_to_replicas: &["updatedReplicas", "readyReplicas", "availableReplicas"],
+            ready: "readyReplicas",
+        };
+        if subresource == "status" { workload::validate_status(&NUMBERS, old, new) } else { Vec::new() }
     }
 
     fn pod_spec(&self) -> Option<&'static str> {

@@ -1,9 +1,12 @@
 //! Leases.
 
+use kube_apimachinery::status::FieldError;
 use serde_json::Value;
 
 use super::builtin_kind::BuiltinKind;
+use super::shared::field_checks::not_negative;
 use crate::kind::WriteContext;
+use crate::kind::resource::Resource;
 
 /// Fields of coordinated leader election, a feature that kube-apiserver has switched off by default.
 const OF_FEATURE: [&str; 2] = ["preferredHolder", "strategy"];
@@ -19,6 +22,17 @@ impl BuiltinKind for Lease {
     fn prepare_update(&self, _context: &WriteContext<'_>, old: &Value, lease: &mut Value) {
         drop_fields(old, lease);
     }
+
+    fn validate(&self, _resource: &Resource, new: &Value, _old: Option<&Value>) -> Vec<FieldError> {
+        let spec = &new["spec"];
+        let mut errors = Vec::new();
+        if let Some(seconds) = spec["leaseDurationSeconds"].as_i64().filter(|seconds| *seconds <= 0) {
+            let why = "must be greater than 0";
+            errors.push(FieldError::invalid("spec.leaseDurationSeconds", &seconds.to_string(), why));
+        }
+        errors.extend(not_negative(spec, "leaseTransitions", "spec"));
+        errors
+    }
 }
 
 /// Drops the fields that the lease does not have already.
@@ -33,6 +47,26 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::kinds::builtin::test_helpers::check_update;
+
+    #[test]
+    fn durations_are_positive() {
+        check_update(
+            "Lease",
+            &json!({"spec": {"leaseDurationSeconds": 1, "leaseTransitions": 0}}),
+            &json!({"spec": {}}),
+            &[],
+        );
+        crate::kinds::builtin::test_helpers::check(
+            "Lease",
+            &json!({"spec": {"leaseDurationSeconds": 0, "leaseTransitions": -1}}),
+            None,
+            &[
+                "spec.leaseDurationSeconds: Invalid value: 0: must be greater than 0",
+                "spec.leaseTransitions: Invalid value: -1: must be greater than or equal to 0",
+            ],
+        );
+    }
 
     #[test]
     fn fields_of_coordinated_leader_election_are_dropped() {

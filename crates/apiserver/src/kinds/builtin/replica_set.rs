@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::builtin_kind::BuiltinKind;
 use super::shared::fields::{set, within};
+use super::shared::workload::StatusNumbers;
 use super::shared::{pod_spec, workload};
 use crate::kind::resource::Resource;
 
@@ -25,6 +26,22 @@ impl BuiltinKind for ReplicaSet {
         errors.extend(workload::validate_template("deployment", "invalid label selector", new));
         errors.extend(workload::keep_selector(new, old));
         errors
+    }
+
+    fn validate_subresource(&self, subresource: &str, old: &Value, new: &Value) -> Vec<FieldError> {
+        const NUMBERS: StatusNumbers = StatusNumbers {
+            not_negative: &[
+                "replicas",
+                "fullyLabeledReplicas",
+                "readyReplicas",
+                "availableReplicas",
+                "observedGeneration",
+                "terminatingReplicas",
+            ],
+            up_to_replicas: &["fullyLabeledReplicas", "readyReplicas", "availableReplicas"],
+            ready: "readyReplicas",
+        };
+        if subresource == "status" { workload::validate_status(&NUMBERS, old, new) } else { Vec::new() }
     }
 
     fn pod_spec(&self) -> Option<&'static str> {

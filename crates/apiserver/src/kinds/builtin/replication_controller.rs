@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::builtin_kind::BuiltinKind;
 use super::shared::fields::{set, within};
+use super::shared::workload::StatusNumbers;
 use super::shared::{pod_spec, workload};
 use crate::kind::resource::Resource;
 
@@ -28,12 +29,23 @@ impl BuiltinKind for ReplicationController {
     fn validate(&self, _resource: &Resource, new: &Value, _old: Option<&Value>) -> Vec<FieldError> {
         let mut errors = workload::validate_label_map(&new["spec"]);
         errors.extend(pod_spec::validate(new, pod_spec::IN_WORKLOAD));
-        let policy = new["spec"]["template"]["spec"]["restartPolicy"].as_str().unwrap_or("Always");
-        if policy != "Always" {
-            let field = "spec.template.spec.restartPolicy";
-            errors.push(FieldError::not_supported(field, policy, &["Always"]));
-        }
+        errors.extend(workload::validate_endless(&new["spec"], "ReplicationController"));
         errors
+    }
+
+    fn validate_subresource(&self, subresource: &str, old: &Value, new: &Value) -> Vec<FieldError> {
+        const NUMBERS: StatusNumbers = StatusNumbers {
+            not_negative: &[
+                "replicas",
+                "fullyLabeledReplicas",
+                "readyReplicas",
+                "availableReplicas",
+                "observedGeneration",
+            ],
+            up_to_replicas: &["fullyLabeledReplicas", "readyReplicas", "availableReplicas"],
+            ready: "readyReplicas",
+        };
+        if subresource == "status" { workload::validate_status(&NUMBERS, old, new) } else { Vec::new() }
     }
 
     fn pod_spec(&self) -> Option<&'static str> {

@@ -3,11 +3,14 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use kube_apimachinery::status::FieldError;
+use kube_apimachinery::{decode, go};
 use serde_json::{Map, Value, json};
 
 use super::builtin_kind::BuiltinKind;
-use super::shared::fields::set;
+use super::shared::field_checks::{MAX_DATA, data_key, decoded_length, too_long};
+use super::shared::fields::{set, text};
 use super::shared::immutable_fields::{immutable, immutable_data};
+use super::shared::label_selector::invalid;
 use crate::kind::resource::Resource;
 
 #[derive(Debug)]
@@ -35,13 +38,74 @@ impl BuiltinKind for Secret {
     }
 
     fn validate(&self, _resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
-        let Some(old) = old else {
-            return Vec::new();
-        };
-        let mut errors = immutable("", old, new, &["type"]);
-        errors.extend(immutable_data(old, new));
+        let mut errors = Vec::new();
+        if let Some(old) = old {
+            errors.extend(immutable("", old, new, &["type"]));
+            errors.extend(immutable_data(old, new));
+        }
+        errors.extend(validate(new));
         errors
     }
+}
+
+/// Validates keys and size of the data, and the keys that the type of the secret requires.
+fn validate(secret: &Value) -> Vec<FieldError> {
+    let data = &secret["data"];
+    let mut errors = Vec::new();
+    let mut size = 0;
+    for (key, value) in data.as_object().into_iter().flatten() {
+        errors.extend(invalid(&format!("data[{key}]"), key, &data_key(key)));
+        size += decoded_length(value);
+    }
+    if size > MAX_DATA {
+        errors.push(too_long("data", MAX_DATA));
+    }
+    let missing = |key: &str| FieldError::required(format!("data[{key}]"), "");
+    let needs = |keys: &[&str]| -> Vec<FieldError> {
+        keys.iter().filter(|key| data.get(**key).is_none()).map(|key| missing(key)).collect()
+    };
+    match text(secret, "type") {
+        "kubernetes.io/service-account-token" => {
+            const NAME: &str = "kubernetes.io/service-account.name";
+            if text(&secret["metadata"]["annotations"], NAME).is_empty() {
+                errors.push(FieldError::required(format!("metadata.annotations[{NAME}]"), ""));
+            }
+        }
+        "kubernetes.io/dockercfg" => errors.extend(docker_config(data, ".dockercfg")),
+        "kubernetes.io/dockerconfigjson" => errors.extend(docker_config(data, ".dockerconfigjson")),
+        "kubernetes.io/basic-auth" => {
+            // One of the two suffices.
+            let keys = ["username", "password"];
+            let missing = needs(&keys);
+            if missing.len() == keys.len() {
+                errors.extend(missing);
+            }
+        }
+        "kubernetes.io/ssh-auth" if text(data, "ssh-privatekey").is_empty() => {
+            errors.push(missing("ssh-privatekey"));
+        }
+        "kubernetes.io/tls" => errors.extend(needs(&["tls.crt", "tls.key"])),
+        _ => {}
+    }
+    errors
+}
+
+/// Checks that the configuration of a registry's client is a JSON object.
+fn docker_config(data: &Value, key: &str) -> Option<FieldError> {
+    let field = format!("data[{key}]");
+    let Some(encoded) = data[key].as_str() else {
+        return Some(FieldError::required(field, ""));
+    };
+    let decoded = BASE64.decode(encoded).unwrap_or_default();
+    let why = match decode::json(&decoded).map(|decoded| decoded.value) {
+        Err(why) => why,
+        Ok(Value::Object(_) | Value::Null) => return None,
+        Ok(other) => {
+            let kind = go::json_type(&other);
+            format!("json: cannot unmarshal {kind} into Go value of type map[string]interface {{}}")
+        }
+    };
+    Some(FieldError::invalid(field, "\"<secret contents redacted>\"", &why))
 }
 
 #[cfg(test)]
@@ -54,6 +118,40 @@ mod tests {
         let mut object = json!({"data": {"a": "Yg==", "b": "Yg=="}, "stringData": {"a": "hunter2"}});
         Secret.default(&mut object);
         assert_eq!(object, json!({"data": {"a": "aHVudGVyMg==", "b": "Yg=="}, "type": "Opaque"}));
+    }
+
+    #[test]
+    fn types_require_keys() {
+        let check = |kind: &str, data: Value, expected: &[&str]| {
+            let secret = json!({"metadata": {}, "type": format!("kubernetes.io/{kind}"), "data": data});
+            check("Secret", &secret, None, expected);
+        };
+        check("tls", json!({"tls.crt": ""}), &["data[tls.key]: Required value"]);
+        check("basic-auth", json!({"username": ""}), &[]);
+        let both = ["data[username]: Required value", "data[password]: Required value"];
+        check("basic-auth", json!({}), &both);
+        check("ssh-auth", json!({"ssh-privatekey": ""}), &["data[ssh-privatekey]: Required value"]);
+        check(
+            "service-account-token",
+            json!({}),
+            &["metadata.annotations[kubernetes.io/service-account.name]: Required value"],
+        );
+        let config = |text: &str| json!({".dockerconfigjson": BASE64.encode(text)});
+        check("dockerconfigjson", config("{}"), &[]);
+        check("dockerconfigjson", json!({}), &["data[.dockerconfigjson]: Required value"]);
+        let why = "data[.dockerconfigjson]: Invalid value: \"<secret contents redacted>\": ";
+        check(
+            "dockerconfigjson",
+            config("[]"),
+            &[&format!("{why}json: cannot unmarshal array into Go value of type map[string]interface {{}}")],
+        );
+        check("dockerconfigjson", config(""), &[&format!("{why}unexpected end of JSON input")]);
+        check(
+            "dockerconfigjson",
+            config("{x"),
+            &[&format!("{why}invalid character 'x' looking for beginning of object key string")],
+        );
+        check("custom", json!({"..": ""}), &["data[..]: Invalid value: \"..\": must not be '..'"]);
     }
 
     #[test]

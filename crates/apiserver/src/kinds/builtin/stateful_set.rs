@@ -1,11 +1,14 @@
 //! StatefulSets.
 
+use std::collections::BTreeMap;
+
 use kube_apimachinery::status::FieldError;
 use serde_json::{Value, json};
 
 use super::builtin_kind::BuiltinKind;
 use super::persistent_volume_claim::PersistentVolumeClaim;
 use super::shared::fields::{elements, list, put, set, text, within};
+use super::shared::workload::StatusNumbers;
 use super::shared::{pod_spec, workload};
 use crate::kind::WriteContext;
 use crate::kind::resource::Resource;
@@ -43,13 +46,31 @@ impl BuiltinKind for StatefulSet {
         errors.extend(workload::validate_numbers(spec, &["replicas", "minReadySeconds"]));
         let (of_selector, validity) = workload::validate_selector("statefulset", "", spec);
         errors.extend(of_selector);
-        if validity == workload::SelectorValidity::Usable {
-            let claims = list(spec, "volumeClaimTemplates").iter();
-            let claims = claims.map(|claim| text(&claim["metadata"], "name"));
-            errors.extend(pod_spec::validate_with_volumes(new, pod_spec::IN_WORKLOAD, claims));
+        // An update of a set that was invalid before need not mend its template.
+        let was_valid = old.is_none_or(|old| validate_pods(old).is_empty());
+        if validity == workload::SelectorValidity::Usable && was_valid {
+            errors.extend(validate_pods(new));
         }
+        errors.extend(workload::validate_endless(spec, "StatefulSet"));
         errors.extend(old.and_then(|old| keep_spec(&old["spec"], spec)));
         errors
+    }
+
+    fn validate_subresource(&self, subresource: &str, old: &Value, new: &Value) -> Vec<FieldError> {
+        const NUMBERS: StatusNumbers = StatusNumbers {
+            not_negative: &[
+                "replicas",
+                "readyReplicas",
+                "currentReplicas",
+                "updatedReplicas",
+                "availableReplicas",
+                "observedGeneration",
+                "collisionCount",
+            ],
+            up_to_replicas: &["readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas"],
+            ready: "status.readyReplicas",
+        };
+        if subresource == "status" { workload::validate_status(&NUMBERS, old, new) } else { Vec::new() }
     }
 
     fn pod_spec(&self) -> Option<&'static str> {
@@ -109,6 +130,31 @@ fn default_spec(spec: &mut Value) {
         PersistentVolumeClaim.default(claim);
     }
     within(spec, "template", pod_spec::default);
+}
+
+/// Validates the template of the pods, as the controller completes it: with the volumes of the claims, and without the host name and the
+/// subdomain, which the controller replaces.
+fn validate_pods(set: &Value) -> Vec<FieldError> {
+    let mut volumes: BTreeMap<&str, Value> = BTreeMap::new();
+    for claim in list(&set["spec"], "volumeClaimTemplates") {
+        let name = text(&claim["metadata"], "name");
+        volumes.insert(name, json!({"name": name, "persistentVolumeClaim": {"claimName": name}}));
+    }
+    let mut template = set["spec"]["template"].clone();
+    within(&mut template, "spec", |spec| {
+        for field in ["subdomain", "hostname"] {
+            put(spec, field, Value::Null);
+        }
+        let own: Vec<Value> = list(spec, "volumes")
+            .iter()
+            .filter(|volume| !volumes.contains_key(text(volume, "name")))
+            .cloned()
+            .collect();
+        if !volumes.is_empty() {
+            spec["volumes"] = volumes.into_values().chain(own).collect();
+        }
+    });
+    pod_spec::validate(&json!({"spec": {"template": template}}), pod_spec::IN_WORKLOAD)
 }
 
 fn validate_policies(spec: &Value) -> Vec<FieldError> {

@@ -27,6 +27,14 @@ pub(super) fn check(kind: &str, new: &Value, old: Option<&Value>, expected: &[&s
     assert_eq!(errors, expected, "{kind}: {old:?} to {new}");
 }
 
+/// Checks the errors of a write of `/status`.
+pub(super) fn check_status(kind: &str, old: &Value, new: &Value, expected: &[&str]) {
+    let served = served_kind(kind);
+    let errors = served.strategy.validate_update(&served, old, new, "status");
+    let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    assert_eq!(errors, expected, "{kind}: {old} to {new}");
+}
+
 /// Checks the errors of an update, and that an update without changes has none.
 pub(super) fn check_update(kind: &str, old: &Value, new: &Value, expected: &[&str]) {
     check(kind, new, Some(old), expected);

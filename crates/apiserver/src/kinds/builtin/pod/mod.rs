@@ -1,6 +1,7 @@
 //! Pods. Rules of the spec that templates share are in `shared/pod_spec`.
 
 mod constraints;
+mod pod_status;
 mod pod_update;
 mod qos;
 mod resize;
@@ -69,15 +70,24 @@ impl BuiltinKind for Pod {
 
     fn validate(&self, _resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
         match old {
-            None => pod_spec::validate(new, SPEC),
-            Some(old) => pod_update::validate(old, new),
+            None => pod_spec::validate_new_pod(new),
+            Some(old) => {
+                let mut errors = pod_spec::validate_pod(new);
+                errors.extend(pod_update::validate(old, new));
+                errors
+            }
         }
     }
 
     fn validate_subresource(&self, subresource: &str, old: &Value, new: &Value) -> Vec<FieldError> {
         match subresource {
             "resize" => resize::validate(old, new),
-            "ephemeralcontainers" => pod_update::validate_ephemeral_containers(old, new),
+            "ephemeralcontainers" => {
+                let mut errors = pod_spec::validate_pod(new);
+                errors.extend(pod_update::validate_ephemeral_containers(old, new));
+                errors
+            }
+            "status" => pod_status::validate(old, new),
             _ => Vec::new(),
         }
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use kube_apimachinery::status::FieldError;
 use serde_json::{Value, json};
 
-use super::{SPEC, qos_class};
+use super::qos_class;
 use crate::kinds::builtin::shared::fields::{elements, keep_write, put, text};
 use crate::kinds::builtin::shared::pod_spec;
 
@@ -36,7 +36,7 @@ pub(super) fn keep_all_but_resources(old: &Value, new: &mut Value) {
 
 /// Validates the new resources of a pod.
 pub(super) fn validate(old: &Value, new: &Value) -> Vec<FieldError> {
-    let mut errors = pod_spec::validate(new, SPEC);
+    let mut errors = pod_spec::validate_pod(new);
     let class = qos_class(&old["spec"]);
     if qos_class(&new["spec"]) != class {
         let why = "Pod QOS Class may not change as a result of resizing";
@@ -109,7 +109,7 @@ mod tests {
         check(
             &json!({"requests": {"cpu": "501m", "memory": "32Mi"}, "limits": limits}),
             &[
-                "spec.containers[0].resources.requests: Invalid value: \"501m\": must be less than or equal to cpu limit of 0.5",
+                "spec.containers[0].resources.requests: Invalid value: \"501m\": must be less than or equal to cpu limit of 500m",
             ],
         );
     }

@@ -20,7 +20,8 @@ pub(crate) enum AmountKind {
 }
 
 impl AmountKind {
-    fn field(self) -> &'static str {
+    /// Returns the name of the field with these amounts.
+    pub(crate) fn field(self) -> &'static str {
         match self {
             Self::Requests => "requests",
             Self::Limits => "limits",
@@ -30,9 +31,14 @@ impl AmountKind {
 
 /// Returns the amounts in the spec of a pod, as LimitRanges compare them.
 pub(crate) fn in_spec(pod: &Value, bound: AmountKind) -> Amounts {
-    let mut total = of_containers(pod, |container| Amounts::read(&container["resources"][bound.field()]));
+    let mut total = of_all_containers(pod, bound);
     replace(&mut total, pod, bound, |name| COMPUTE.contains(&name));
     total
+}
+
+/// Returns the amounts of all containers of a pod together.
+pub(crate) fn of_all_containers(pod: &Value, bound: AmountKind) -> Amounts {
+    of_containers(pod, |container| Amounts::read(&container["resources"][bound.field()]))
 }
 
 /// Returns the amounts that a pod uses, as quotas count them: with the overhead of its runtime class, and during a resize the larger of the
@@ -85,9 +91,7 @@ pub(super) fn default_pod_level(pod: &mut Value) {
     if !pod["spec"]["resources"].is_object() || limits.is_empty() && requests.is_empty() {
         return;
     }
-    let sum = |bound: AmountKind| {
-        of_containers(pod, |container| Amounts::read(&container["resources"][bound.field()]))
-    };
+    let sum = |bound: AmountKind| of_all_containers(pod, bound);
     for (name, limit) in sum(AmountKind::Limits).iter() {
         if name.starts_with(HUGE_PAGES) && !requests.contains_key(name) {
             limits.entry(name).or_insert_with(|| limit.to_string().into());

@@ -2,6 +2,7 @@
 
 pub(crate) mod amounts;
 pub(super) mod discouraged;
+pub(super) mod field_checks;
 pub(super) mod fields;
 pub(super) mod immutable_fields;
 pub(super) mod label_selector;

@@ -4,6 +4,7 @@ use kube_apimachinery::selector::LabelSelector;
 use kube_apimachinery::status::FieldError;
 use serde_json::{Value, json};
 
+use super::field_checks::{not_negative, supported};
 use super::fields::{set, within};
 use super::immutable_fields::immutable;
 use super::{discouraged, label_selector, pod_spec};
@@ -95,6 +96,66 @@ pub(in crate::kinds::builtin) fn validate_template(
     let (mut errors, validity) = validate_selector(kind, unusable, &object["spec"]);
     if validity == SelectorValidity::Usable {
         errors.extend(pod_spec::validate(object, pod_spec::IN_WORKLOAD));
+        errors.extend(validate_endless(&object["spec"], "ReplicaSet"));
+    }
+    errors
+}
+
+/// Validates that pods of a workload of this kind run without end.
+pub(in crate::kinds::builtin) fn validate_endless(spec: &Value, kind: &str) -> Vec<FieldError> {
+    let pod = &spec["template"]["spec"];
+    let path = pod_spec::IN_WORKLOAD;
+    let mut errors: Vec<FieldError> =
+        supported(pod, "restartPolicy", path, &["Always"]).into_iter().collect();
+    if !pod["activeDeadlineSeconds"].is_null() {
+        let why = format!("activeDeadlineSeconds in {kind} is not Supported");
+        errors.push(FieldError::forbidden(format!("{path}.activeDeadlineSeconds"), &why));
+    }
+    errors
+}
+
+/// Numbers in the status of a workload.
+#[derive(Debug)]
+pub(in crate::kinds::builtin) struct StatusNumbers {
+    /// Numbers that are not negative.
+    pub(in crate::kinds::builtin) not_negative: &'static [&'static str],
+    /// Numbers that are not greater than `replicas`.
+    pub(in crate::kinds::builtin) up_to_replicas: &'static [&'static str],
+    /// Name of `readyReplicas`, the upper bound of `availableReplicas`, in the error; empty if the status has no such numbers.
+    pub(in crate::kinds::builtin) ready: &'static str,
+}
+
+/// Validates the numbers in the new status of a workload.
+pub(in crate::kinds::builtin) fn validate_status(
+    numbers: &StatusNumbers,
+    old: &Value,
+    new: &Value,
+) -> Vec<FieldError> {
+    const PATH: &str = "status";
+    const COLLISIONS: &str = "collisionCount";
+    let status = &new["status"];
+    let number = |field: &str| status[field].as_i64().unwrap_or_default();
+    let mut errors: Vec<FieldError> =
+        numbers.not_negative.iter().filter_map(|field| not_negative(status, field, PATH)).collect();
+    let mut bounded = |field: &str, bound: &str, name: &str| {
+        let value = number(field);
+        if value > number(bound) {
+            let why = format!("cannot be greater than {name}");
+            errors.push(FieldError::invalid(format!("{PATH}.{field}"), &value.to_string(), &why));
+        }
+    };
+    for field in numbers.up_to_replicas {
+        bounded(field, "replicas", "status.replicas");
+    }
+    if !numbers.ready.is_empty() {
+        bounded("availableReplicas", "readyReplicas", numbers.ready);
+    }
+    let before = old["status"][COLLISIONS].as_i64();
+    if numbers.not_negative.contains(&COLLISIONS)
+        && before.is_some_and(|before| status[COLLISIONS].as_i64().is_none_or(|after| after < before))
+    {
+        let shown = number(COLLISIONS).to_string();
+        errors.push(FieldError::invalid(format!("{PATH}.{COLLISIONS}"), &shown, "cannot be decremented"));
     }
     errors
 }
@@ -125,8 +186,8 @@ pub(in crate::kinds::builtin) fn validate_label_map(spec: &Value) -> Vec<FieldEr
     if selector.is_none() {
         errors.push(FieldError::required("spec.selector", ""));
     }
-    errors.extend(not_negative(spec, "minReadySeconds"));
-    errors.extend(not_negative(spec, "replicas"));
+    errors.extend(not_negative(spec, "minReadySeconds", "spec"));
+    errors.extend(not_negative(spec, "replicas", "spec"));
     let template = &spec["template"];
     if template.is_null() {
         errors.push(FieldError::required("spec.template", ""));
@@ -147,21 +208,12 @@ fn unmatched(labels: &Value) -> FieldError {
 
 /// Validates that numbers of the spec are not negative.
 pub(in crate::kinds::builtin) fn validate_numbers(spec: &Value, fields: &[&str]) -> Vec<FieldError> {
-    fields.iter().filter_map(|field| not_negative(spec, field)).collect()
+    fields.iter().filter_map(|field| not_negative(spec, field, "spec")).collect()
 }
 
 /// Checks that the selector of `old` stays.
 pub(in crate::kinds::builtin) fn keep_selector(new: &Value, old: Option<&Value>) -> Vec<FieldError> {
     old.map(|old| immutable("spec", &old["spec"], &new["spec"], &["selector"])).unwrap_or_default()
-}
-
-fn not_negative(spec: &Value, field: &str) -> Option<FieldError> {
-    let number = spec[field].as_i64().filter(|number| *number < 0)?;
-    Some(FieldError::invalid(
-        format!("spec.{field}"),
-        &number.to_string(),
-        "must be greater than or equal to 0",
-    ))
 }
 
 fn is_empty(selector: &Value) -> bool {

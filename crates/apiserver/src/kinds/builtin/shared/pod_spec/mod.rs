@@ -12,7 +12,7 @@ use serde_json::Value;
 pub(in crate::kinds::builtin) use defaults::{default, default_volume_sources};
 pub(in crate::kinds::builtin) use disabled::drop_disabled;
 pub(in crate::kinds::builtin) use discouraged_fields::{claim_fractions, warnings};
-pub(in crate::kinds::builtin) use validation::{validate, validate_with_volumes};
+pub(in crate::kinds::builtin) use validation::{node_selector, validate, validate_new_pod, validate_pod};
 
 /// Path of the pod's spec in workloads and Jobs.
 pub(in crate::kinds::builtin) const IN_WORKLOAD: &str = "spec.template.spec";

@@ -1,105 +1,477 @@
-//! Validation of a pod's spec, on its own or in the template of a workload.
+//! Validation of a pod's spec, on its own or in the template of a workload. The errors have the order of kube-apiserver.
 
-use std::collections::BTreeSet;
+mod container_resources;
+mod containers;
+mod environment;
+mod handlers;
+mod placement;
+mod security;
+mod volume_mounts;
+mod volume_sources;
 
-use kube_apimachinery::quantity;
+use std::collections::{BTreeMap, BTreeSet};
+
+use kube_apimachinery::go;
+use kube_apimachinery::names;
 use kube_apimachinery::status::FieldError;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::at;
+use crate::kinds::builtin::pod::resources::{self, AmountKind};
+use crate::kinds::builtin::shared::amounts::Amounts;
+use crate::kinds::builtin::shared::field_checks::{
+    address, annotations, duplicate, in_range, invalid_text, labels, not_found, supported, too_long,
+};
 use crate::kinds::builtin::shared::fields::{list, text};
+use crate::kinds::builtin::shared::label_selector::invalid;
+use container_resources::ResourceScope;
+pub(in crate::kinds::builtin) use placement::node_selector;
 
-/// Validates that the containers of the pod's spec at `path` have a name and an image, and mount existing volumes.
-pub(in crate::kinds::builtin) fn validate(object: &Value, path: &str) -> Vec<FieldError> {
-    validate_with_volumes(object, path, [])
+const PULL_POLICIES: [&str; 3] = ["Always", "IfNotPresent", "Never"];
+const DNS_POLICIES: [&str; 4] = ["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"];
+const CONTAINERS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
+/// Annotation of the pod that a kubelet created for a file.
+const MIRROR: &str = "kubernetes.io/config.mirror";
+const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
+const MAX_NAME_SERVERS: usize = 3;
+const MAX_SEARCHES: usize = 32;
+const MAX_SEARCH_LIST: usize = 2048;
+const MAX_HOST_NAME: usize = 64;
+
+/// Object that contains the spec of a pod.
+#[derive(Debug, Clone, Copy)]
+enum Enclosing<'a> {
+    /// A pod with this metadata.
+    Pod(&'a Value),
+    Template,
 }
 
-/// Like [`validate`], but the pod also has these volumes.
-pub(in crate::kinds::builtin) fn validate_with_volumes<'a>(
-    object: &'a Value,
-    path: &str,
-    more: impl IntoIterator<Item = &'a str>,
-) -> Vec<FieldError> {
-    let Some(spec) = at(object, path) else {
+/// Parts of a pod's spec that the validation of its containers needs.
+#[derive(Debug)]
+struct PodRules<'a> {
+    /// The pod or the template.
+    pod: &'a Value,
+    spec: &'a Value,
+    /// Valid volumes by name.
+    volumes: BTreeMap<&'a str, &'a Value>,
+    /// Names of resource claims.
+    claims: BTreeSet<&'a str>,
+}
+
+/// Validates the template of pods whose spec is at `path`.
+pub(in crate::kinds::builtin) fn validate(object: &Value, path: &str) -> Vec<FieldError> {
+    let parent = path.strip_suffix(".spec").unwrap_or_default();
+    let Some(template) = at(object, parent) else {
         return Vec::new();
     };
-    let containers = list(spec, "containers");
-    if containers.is_empty() {
-        return vec![FieldError::required(format!("{path}.containers"), "")];
+    let metadata = &template["metadata"];
+    let place = format!("{parent}.annotations");
+    let mut errors = labels(&metadata["labels"], &format!("{parent}.labels"));
+    errors.extend(annotations(&metadata["annotations"], &place));
+    errors.extend(pod_annotations(metadata, &template["spec"], &place));
+    errors.extend(validate_spec(template, path, Enclosing::Template));
+    if !list(&template["spec"], "ephemeralContainers").is_empty() {
+        let why = "ephemeral containers not allowed in pod template";
+        errors.push(FieldError::forbidden(format!("{path}.ephemeralContainers"), why));
     }
-    let mut volumes: BTreeSet<&str> =
-        list(spec, "volumes").iter().map(|volume| text(volume, "name")).collect();
-    volumes.extend(more);
-    let mut errors = Vec::new();
-    for (index, container) in containers.iter().enumerate() {
-        let path = format!("{path}.containers[{index}]");
-        for field in ["name", "image"] {
-            if text(container, field).is_empty() {
-                errors.push(FieldError::required(format!("{path}.{field}"), ""));
+    errors
+}
+
+/// Validates the annotations and the spec of a pod.
+pub(in crate::kinds::builtin) fn validate_pod(pod: &Value) -> Vec<FieldError> {
+    let (metadata, spec) = (&pod["metadata"], &pod["spec"]);
+    let mut errors = pod_annotations(metadata, spec, "metadata.annotations");
+    errors.extend(validate_spec(pod, "spec", Enclosing::Pod(metadata)));
+    if text(spec, "serviceAccountName").is_empty() {
+        for (index, volume) in list(spec, "volumes").iter().enumerate() {
+            for (source, projected) in list(&volume["projected"], "sources").iter().enumerate() {
+                if !projected["serviceAccountToken"].is_null() {
+                    let field =
+                        format!("spec.volumes[{index}].projected.sources[{source}].serviceAccountToken");
+                    let why = "must not be specified when serviceAccountName is not set";
+                    errors.push(FieldError::forbidden(field, why));
+                }
             }
         }
-        errors.extend(within_limits(&container["resources"], &format!("{path}.resources.requests")));
-        for (index, mount) in list(container, "volumeMounts").iter().enumerate() {
-            let name = text(mount, "name");
-            if !name.is_empty() && !volumes.contains(name) {
-                errors.push(FieldError {
-                    reason: "FieldValueNotFound",
-                    field: format!("{path}.volumeMounts[{index}].name"),
-                    message: format!("Not found: {}", Value::from(name)),
-                });
+    }
+    for kind in ["containers", "initContainers"] {
+        for (index, container) in list(spec, kind).iter().enumerate() {
+            errors.extend(containers::padded_image(container, &format!("spec.{kind}[{index}]")));
+        }
+    }
+    errors
+}
+
+/// Validates a new pod.
+pub(in crate::kinds::builtin) fn validate_new_pod(pod: &Value) -> Vec<FieldError> {
+    let mut errors = validate_pod(pod);
+    let spec = &pod["spec"];
+    if !list(spec, "ephemeralContainers").is_empty() {
+        errors.push(FieldError::forbidden("spec.ephemeralContainers", "cannot be set on create"));
+    }
+    if !text(spec, "nodeName").is_empty() && !list(spec, "schedulingGates").is_empty() {
+        let why = "cannot be set until all schedulingGates have been cleared";
+        errors.push(FieldError::forbidden("spec.nodeName", why));
+    }
+    errors
+}
+
+/// Validates annotations that have a meaning for pods.
+fn pod_annotations(metadata: &Value, spec: &Value, path: &str) -> Vec<FieldError> {
+    let given = &metadata["annotations"];
+    let mut errors = Vec::new();
+    if let Some(value) = given[MIRROR].as_str()
+        && text(spec, "nodeName").is_empty()
+    {
+        let why = "must set spec.nodeName if mirror pod annotation is set";
+        errors.push(invalid_text(format!("{path}[{MIRROR}]"), value, why));
+    }
+    if let Some(cost) = given[DELETION_COST].as_str() {
+        let digits = cost.strip_prefix('-').unwrap_or(cost);
+        let is_plain =
+            cost == "0" || cost.starts_with('-') || cost.starts_with(|c: char| ('1'..='9').contains(&c));
+        if !is_plain || digits.starts_with('+') || cost.parse::<i32>().is_err() {
+            errors.push(invalid_text(format!("{path}[{DELETION_COST}]"), cost, "must be a 32bit integer"));
+        }
+    }
+    errors
+}
+
+fn validate_spec(object: &Value, path: &str, enclosing: Enclosing<'_>) -> Vec<FieldError> {
+    let spec = &object["spec"];
+    let (volumes, mut errors) = volume_sources::validate(spec, path, enclosing);
+    let names = list(spec, "resourceClaims").iter().map(|claim| text(claim, "name"));
+    let claims = names.filter(|name| !name.is_empty()).collect();
+    let pod = PodRules { pod: object, spec, volumes, claims };
+    errors.extend(resource_claims(spec, path));
+    errors.extend(containers::regular(&pod, path));
+    errors.extend(containers::init(&pod, path));
+    errors.extend(containers::ephemeral(&pod, path));
+    errors.extend(pod_resources(&pod, path));
+    errors.extend(ports_of_host(spec, path, enclosing));
+    errors.extend(supported(spec, "restartPolicy", path, &["Always", "OnFailure", "Never"]));
+    errors.extend(supported(spec, "dnsPolicy", path, &DNS_POLICIES));
+    errors.extend(labels(&spec["nodeSelector"], &format!("{path}.nodeSelector")));
+    errors.extend(security::of_pod(spec, path));
+    errors.extend(placement::affinity(spec, path));
+    errors.extend(name_resolution(spec, &format!("{path}.dnsConfig")));
+    errors.extend(gates(spec, path));
+    errors.extend(placement::spread(spec, path));
+    errors.extend(host_users(spec, path));
+    errors.extend(host_name(spec, path));
+    for field in ["serviceAccountName", "nodeName"] {
+        errors.extend(name(spec, field, path, names::subdomain));
+    }
+    let deadline = spec["activeDeadlineSeconds"].as_i64();
+    let field = format!("{path}.activeDeadlineSeconds");
+    errors.extend(deadline.and_then(|seconds| in_range(seconds, 1, i64::from(i32::MAX), field)));
+    for field in ["hostname", "subdomain"] {
+        errors.extend(name(spec, field, path, names::label));
+    }
+    errors.extend(placement::tolerations(spec, path));
+    for (index, alias) in list(spec, "hostAliases").iter().enumerate() {
+        let path = format!("{path}.hostAliases[{index}]");
+        errors.extend(address(text(alias, "ip"), &format!("{path}.ip")));
+        for (index, name) in list(alias, "hostnames").iter().enumerate() {
+            let name = name.as_str().unwrap_or_default();
+            errors.extend(invalid(&format!("{path}.hostnames[{index}]"), name, &names::subdomain(name)));
+        }
+    }
+    errors.extend(name(spec, "priorityClassName", path, names::subdomain));
+    if let Some(name) = spec["runtimeClassName"].as_str() {
+        errors.extend(invalid(&format!("{path}.runtimeClassName"), name, &names::subdomain(name)));
+    }
+    errors.extend(supported(spec, "preemptionPolicy", path, &["PreemptLowerPriority", "Never"]));
+    if !spec["overhead"].is_null() {
+        // kube-apiserver validates the overhead as limits of a container.
+        let limits = json!({"limits": spec["overhead"]});
+        let field = format!("{path}.overhead");
+        errors.extend(container_resources::validate(
+            &limits,
+            ResourceScope::Container,
+            &BTreeSet::new(),
+            &field,
+        ));
+    }
+    errors.extend(operating_system(spec, path));
+    errors.extend(files_of_variables(spec, path));
+    errors
+}
+
+/// Validates a name in a field, if it is not empty.
+fn name(spec: &Value, field: &str, path: &str, rule: fn(&str) -> Vec<String>) -> Vec<FieldError> {
+    match text(spec, field) {
+        "" => Vec::new(),
+        name => invalid(&format!("{path}.{field}"), name, &rule(name)),
+    }
+}
+
+fn resource_claims(spec: &Value, path: &str) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let mut names = BTreeSet::new();
+    for (index, claim) in list(spec, "resourceClaims").iter().enumerate() {
+        let path = format!("{path}.resourceClaims[{index}]");
+        let (name, field) = (text(claim, "name"), format!("{path}.name"));
+        if name.is_empty() {
+            errors.push(FieldError::required(field, ""));
+        } else if names.insert(name) {
+            errors.extend(invalid(&field, name, &names::label(name)));
+        } else {
+            errors.push(duplicate(field, name));
+        }
+        let sources = ["resourceClaimName", "resourceClaimTemplateName"];
+        let [own, template] = sources.map(|source| claim[source].as_str());
+        let why = match (own, template) {
+            (Some(_), Some(_)) => {
+                Some("at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified")
+            }
+            (None, None) => Some("must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"),
+            _ => None,
+        };
+        errors.extend(why.map(|why| {
+            let shown = format!(
+                "{{\"Name\":{},\"ResourceClaimName\":{},\"ResourceClaimTemplateName\":{}}}",
+                claim["name"], claim[sources[0]], claim[sources[1]]
+            );
+            FieldError::invalid(&*path, &shown, why)
+        }));
+        for (source, name) in sources.into_iter().zip([own, template]) {
+            if let Some(name) = name {
+                errors.extend(invalid(&format!("{path}.{source}"), name, &names::subdomain(name)));
             }
         }
     }
     errors
 }
 
-/// Validates that requests do not exceed limits.
-fn within_limits(resources: &Value, path: &str) -> Vec<FieldError> {
-    let requests = resources["requests"].as_object().into_iter().flatten();
-    requests
-        .filter_map(|(name, request)| {
-            let limit = resources["limits"].get(name)?;
-            (quantity::value(request)? > quantity::value(limit)?).then(|| {
-                let why = format!(
-                    "must be less than or equal to {name} limit of {}",
-                    limit.as_str().unwrap_or_default()
-                );
-                FieldError::invalid(path, &request.to_string(), &why)
-            })
-        })
-        .collect()
+/// Validates the amounts of the whole pod.
+fn pod_resources(pod: &PodRules<'_>, path: &str) -> Vec<FieldError> {
+    let own = &pod.spec["resources"];
+    let path = format!("{path}.resources");
+    if own.is_null() {
+        return Vec::new();
+    }
+    if pod.spec["os"]["name"] == "windows" {
+        return vec![FieldError::forbidden(path, "may not be set for a windows pod")];
+    }
+    let mut errors = Vec::new();
+    if !own["claims"].is_null() {
+        let why = "claims may not be set for Resources at pod-level";
+        errors.push(FieldError::forbidden(format!("{path}.claims"), why));
+    }
+    errors.extend(container_resources::validate(own, ResourceScope::Pod, &pod.claims, &path));
+    for bound in [AmountKind::Requests, AmountKind::Limits] {
+        let field = bound.field();
+        let own = Amounts::read(&own[field]);
+        // Of limits, only those of huge pages add up: others may be promised more than once.
+        let is_summed = |name: &str| bound == AmountKind::Requests || name.starts_with("hugepages-");
+        for (name, total) in
+            resources::of_all_containers(pod.pod, bound).iter().filter(|(name, _)| is_summed(name))
+        {
+            let amount = own.get(name).filter(|own| total > *own);
+            errors.extend(amount.map(|amount| {
+                let why = format!("must be greater than or equal to aggregate container {field} of {total}");
+                invalid_text(format!("{path}.{field}[{name}]"), &amount.to_string(), &why)
+            }));
+        }
+    }
+    let own = Amounts::read(&own["limits"]);
+    for (index, container) in list(pod.spec, "containers").iter().enumerate() {
+        for (name, limit) in Amounts::read(&container["resources"]["limits"]).iter() {
+            let exceeded = own.get(name).filter(|own| limit > *own);
+            errors.extend(exceeded.map(|own| {
+                let why = format!("must be less than or equal to pod limits of {own}");
+                invalid_text(format!("{path}.containers[{index}][{name}].limits"), &limit.to_string(), &why)
+            }));
+        }
+    }
+    errors
+}
+
+/// Checks that ports of containers in the network of the host are ports of the host. A template may leave them to defaults.
+fn ports_of_host(spec: &Value, path: &str, enclosing: Enclosing<'_>) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    if spec["hostNetwork"] != true {
+        return errors;
+    }
+    for (container, value) in list(spec, "containers").iter().enumerate() {
+        for (index, port) in list(value, "ports").iter().enumerate() {
+            let [own, of_host] =
+                ["containerPort", "hostPort"].map(|field| port[field].as_i64().unwrap_or_default());
+            let is_checked = of_host != 0 || matches!(enclosing, Enclosing::Pod(_));
+            if is_checked && of_host != own {
+                let field = format!("{path}.containers[{container}].ports[{index}].hostPort");
+                let why = "must match `containerPort` when `hostNetwork` is true";
+                errors.push(FieldError::invalid(field, &of_host.to_string(), why));
+            }
+        }
+    }
+    errors
+}
+
+/// Validates the settings of name resolution.
+fn name_resolution(spec: &Value, path: &str) -> Vec<FieldError> {
+    let config = &spec["dnsConfig"];
+    let servers = list(config, "nameservers");
+    if spec["dnsPolicy"] == "None" {
+        if config.is_null() {
+            return vec![FieldError::required(path, "must provide `dnsConfig` when `dnsPolicy` is None")];
+        }
+        if servers.is_empty() {
+            let why = "must provide at least one DNS nameserver when `dnsPolicy` is None";
+            return vec![FieldError::required(format!("{path}.nameservers"), why)];
+        }
+    }
+    let mut errors = Vec::new();
+    if servers.len() > MAX_NAME_SERVERS {
+        let why = format!("must not have more than {MAX_NAME_SERVERS} nameservers");
+        errors.push(FieldError::invalid(
+            format!("{path}.nameservers"),
+            &go::json(&config["nameservers"]),
+            &why,
+        ));
+    }
+    for (index, server) in servers.iter().enumerate() {
+        let place = format!("{path}.nameservers[{index}]");
+        errors.extend(address(server.as_str().unwrap_or_default(), &place));
+    }
+    let place = format!("{path}.searches");
+    let searches: Vec<&str> = list(config, "searches").iter().filter_map(Value::as_str).collect();
+    let mut refuse = |why: &str| {
+        errors.push(FieldError::invalid(&*place, &go::json(&config["searches"]), why));
+    };
+    if searches.len() > MAX_SEARCHES {
+        refuse(&format!("must not have more than {MAX_SEARCHES} search paths"));
+    }
+    if searches.join(" ").len() > MAX_SEARCH_LIST {
+        refuse(&format!(
+            "must not have more than {MAX_SEARCH_LIST} characters (including spaces) in the search list"
+        ));
+    }
+    for (index, search) in searches.iter().enumerate().filter(|(_, search)| **search != ".") {
+        let search = search.strip_suffix('.').unwrap_or(search);
+        errors.extend(invalid(&format!("{place}[{index}]"), search, &names::underscored_subdomain(search)));
+    }
+    for (index, option) in list(config, "options").iter().enumerate() {
+        if text(option, "name").is_empty() {
+            errors.push(FieldError::required(format!("{path}.options[{index}]"), "must not be empty"));
+        }
+    }
+    errors
+}
+
+/// Validates readiness gates and scheduling gates.
+fn gates(spec: &Value, path: &str) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    for (index, gate) in list(spec, "readinessGates").iter().enumerate() {
+        let kind = text(gate, "conditionType");
+        let field = format!("{path}.readinessGates[{index}].conditionType");
+        errors.extend(invalid(&field, kind, &names::qualified(kind)));
+    }
+    let mut seen = BTreeSet::new();
+    for (index, gate) in list(spec, "schedulingGates").iter().enumerate() {
+        let (name, field) = (text(gate, "name"), format!("{path}.schedulingGates[{index}]"));
+        errors.extend(invalid(&field, name, &names::qualified(name)));
+        if !seen.insert(name) {
+            errors.push(duplicate(field, name));
+        }
+    }
+    errors
+}
+
+/// Checks that a pod with users of its own shares no namespace with the host.
+fn host_users(spec: &Value, path: &str) -> Vec<FieldError> {
+    const WHY: &str = "when `hostUsers` is false";
+    if spec["hostUsers"] != false {
+        return Vec::new();
+    }
+    let mut errors = Vec::new();
+    for (field, shown) in [("hostNetwork", "hostNetwork"), ("hostPID", "HostPID"), ("hostIPC", "HostIPC")] {
+        if spec[field] == true {
+            errors.push(FieldError::forbidden(format!("{path}.{shown}"), WHY));
+        }
+    }
+    for kind in CONTAINERS {
+        for (index, container) in list(spec, kind).iter().enumerate() {
+            if !list(container, "volumeDevices").is_empty() {
+                errors.push(FieldError::forbidden(format!("{path}.{kind}[{index}].volumeDevices"), WHY));
+            }
+        }
+    }
+    errors
+}
+
+fn host_name(spec: &Value, path: &str) -> Vec<FieldError> {
+    let Some(name) = spec["hostnameOverride"].as_str() else { return Vec::new() };
+    let field = format!("{path}.hostnameOverride");
+    let mut errors = Vec::new();
+    for other in ["setHostnameAsFQDN", "hostNetwork"] {
+        if spec[other] == true {
+            let why = format!("may not be specified when {other} is true");
+            errors.push(FieldError::forbidden(&*field, &why));
+        }
+    }
+    if name.len() > MAX_HOST_NAME {
+        errors.push(too_long(&*field, MAX_HOST_NAME));
+    }
+    errors.extend(invalid(&field, name, &names::subdomain(name)));
+    errors
+}
+
+fn operating_system(spec: &Value, path: &str) -> Vec<FieldError> {
+    let system = &spec["os"];
+    if system.is_null() {
+        return Vec::new();
+    }
+    match text(system, "name") {
+        "" => vec![FieldError::required(format!("{path}.os.name"), "")],
+        "linux" => {
+            let why = "windows options cannot be set for a linux pod";
+            let refuse =
+                |path: String| FieldError::forbidden(format!("{path}.securityContext.windowsOptions"), why);
+            let has = |value: &Value| !value["securityContext"]["windowsOptions"].is_null();
+            let mut errors = Vec::new();
+            if has(spec) {
+                errors.push(refuse(path.to_owned()));
+            }
+            for kind in CONTAINERS {
+                let containers = list(spec, kind).iter().enumerate().filter(|(_, container)| has(container));
+                errors.extend(containers.map(|(index, _)| refuse(format!("{path}.{kind}[{index}]"))));
+            }
+            errors
+        }
+        "windows" => Vec::new(),
+        other => vec![FieldError::not_supported(format!("{path}.os"), other, &["linux", "windows"])],
+    }
+}
+
+/// Checks that variables are read from files in volumes of kind `emptyDir`.
+fn files_of_variables(spec: &Value, path: &str) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    for kind in CONTAINERS {
+        for (container, value) in list(spec, kind).iter().enumerate() {
+            for (index, variable) in list(value, "env").iter().enumerate() {
+                let file = &variable["valueFrom"]["fileKeyRef"];
+                if file.is_null() {
+                    continue;
+                }
+                let name = text(file, "volumeName");
+                let field =
+                    format!("{path}.{kind}[{container}].env[{index}].valueFrom.fileKeyRef.volumeName");
+                let volume = list(spec, "volumes").iter().rfind(|volume| text(volume, "name") == name);
+                match volume {
+                    None => errors.push(not_found(field, name)),
+                    Some(volume) if volume["emptyDir"].is_null() => {
+                        let why = "referenced volume must be of type emptyDir";
+                        errors.push(invalid_text(field, name, why));
+                    }
+                    Some(_) => {}
+                }
+            }
+        }
+    }
+    errors
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    fn errors(object: &Value) -> Vec<String> {
-        validate(object, "spec").iter().map(ToString::to_string).collect()
-    }
-
-    #[test]
-    fn containers_mount_what_the_pod_has() {
-        let container =
-            json!({"name": "c", "image": "x", "volumeMounts": [{"name": "v", "mountPath": "/v"}]});
-        assert_eq!(
-            errors(&json!({"spec": {"containers": [container]}})),
-            ["spec.containers[0].volumeMounts[0].name: Not found: \"v\""]
-        );
-        let own = json!({"spec": {"containers": [container], "volumes": [{"name": "v"}]}});
-        assert_eq!(errors(&own), [""; 0]);
-        let without = json!({"spec": {"containers": [container]}});
-        assert!(validate_with_volumes(&without, "spec", ["v"]).is_empty());
-    }
-
-    #[test]
-    fn a_pod_without_containers_is_none() {
-        assert_eq!(errors(&json!({"spec": {"containers": null}})), ["spec.containers: Required value"]);
-        assert_eq!(
-            errors(&json!({"spec": {"containers": [{"name": ""}]}})),
-            ["spec.containers[0].name: Required value", "spec.containers[0].image: Required value"]
-        );
-    }
-}
+mod tests;

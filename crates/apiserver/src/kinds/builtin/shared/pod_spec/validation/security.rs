@@ -1,0 +1,230 @@
+//! Validation of security contexts.
+
+use kube_apimachinery::status::FieldError;
+use serde_json::{Map, Value};
+
+use super::PodRules;
+use crate::kinds::builtin::shared::field_checks::{
+    descending_path, duplicate, in_range, invalid_text, required, supported, too_long,
+};
+use crate::kinds::builtin::shared::fields::{list, text};
+
+const PROFILES: [&str; 3] = ["Localhost", "RuntimeDefault", "Unconfined"];
+const MAX_ID: i64 = i32::MAX as i64;
+/// Maximum length of the path of an AppArmor profile.
+const MAX_PATH: usize = 4095;
+/// Maximum length of the name of a kernel parameter.
+const MAX_PARAMETER: usize = 253;
+const PARAMETER: &str = "must have at most 253 characters and match regex \
+    ^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$";
+
+/// Fields of a container's security context in the order of Go's struct, with their names there.
+const FIELDS: [(&str, &str); 12] = [
+    ("capabilities", "Capabilities"),
+    ("privileged", "Privileged"),
+    ("seLinuxOptions", "SELinuxOptions"),
+    ("windowsOptions", "WindowsOptions"),
+    ("runAsUser", "RunAsUser"),
+    ("runAsGroup", "RunAsGroup"),
+    ("runAsNonRoot", "RunAsNonRoot"),
+    ("readOnlyRootFilesystem", "ReadOnlyRootFilesystem"),
+    ("allowPrivilegeEscalation", "AllowPrivilegeEscalation"),
+    ("procMount", "ProcMount"),
+    ("seccompProfile", "SeccompProfile"),
+    ("appArmorProfile", "AppArmorProfile"),
+];
+
+/// Validates the security context of a container. Privileged containers are allowed, as with `--allow-privileged`.
+pub(super) fn of_container(pod: &PodRules<'_>, container: &Value, path: &str) -> Vec<FieldError> {
+    let context = &container["securityContext"];
+    let path = format!("{path}.securityContext");
+    if context.is_null() {
+        return Vec::new();
+    }
+    let mut errors: Vec<FieldError> = ids(context, &["runAsUser", "runAsGroup"], &path);
+    errors.extend(supported(context, "procMount", &path, &["Default", "Unmasked"]));
+    if context["procMount"] == "Unmasked" && pod.spec["hostUsers"] != false {
+        let why = "`hostUsers` must be false to use `Unmasked`";
+        errors.push(invalid_text(format!("{path}.procMount"), "Unmasked", why));
+    }
+    errors.extend(seccomp(context, &path));
+    if context["allowPrivilegeEscalation"] == false {
+        let mut refuse = |why: &str| errors.push(FieldError::invalid(&*path, &in_go(context), why));
+        if context["privileged"] == true {
+            refuse("cannot set `allowPrivilegeEscalation` to false and `privileged` to true");
+        }
+        for _ in list(&context["capabilities"], "add").iter().filter(|name| **name == "CAP_SYS_ADMIN") {
+            refuse("cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN");
+        }
+    }
+    errors.extend(app_armor(context, &path));
+    errors
+}
+
+/// Returns the context as Go's internal struct in JSON, whose fields begin with capital letters.
+fn in_go(context: &Value) -> String {
+    let capital = |name: &str| {
+        let mut chars = name.chars();
+        chars.next().map(|first| first.to_ascii_uppercase().to_string() + chars.as_str()).unwrap_or_default()
+    };
+    let of_struct = |value: &Value, fields: &[&str]| -> Value {
+        if value.is_null() {
+            return Value::Null;
+        }
+        let fields = fields.iter().map(|field| (capital(field), value[*field].clone()));
+        Value::Object(fields.collect::<Map<_, _>>())
+    };
+    let show = |field: &str| {
+        let value = &context[field];
+        let shown = match field {
+            "capabilities" => of_struct(value, &["add", "drop"]),
+            "seccompProfile" | "appArmorProfile" => return profile_in_go(value),
+            _ => value.clone(),
+        };
+        shown.to_string()
+    };
+    let fields: Vec<String> =
+        FIELDS.iter().map(|(field, name)| format!("\"{name}\":{}", show(field))).collect();
+    format!("{{{}}}", fields.join(","))
+}
+
+fn profile_in_go(profile: &Value) -> String {
+    if profile.is_null() {
+        return Value::Null.to_string();
+    }
+    format!("{{\"Type\":{},\"LocalhostProfile\":{}}}", profile["type"], profile["localhostProfile"])
+}
+
+fn ids(context: &Value, fields: &[&str], path: &str) -> Vec<FieldError> {
+    let check = |field: &&str| {
+        let number = context[*field].as_i64()?;
+        in_range(number, 0, MAX_ID, format!("{path}.{field}"))
+    };
+    fields.iter().filter_map(check).collect()
+}
+
+fn seccomp(context: &Value, path: &str) -> Vec<FieldError> {
+    let profile = &context["seccompProfile"];
+    let path = format!("{path}.seccompProfile");
+    if profile.is_null() {
+        return Vec::new();
+    }
+    let mut errors = Vec::new();
+    match text(profile, "type") {
+        "" => {
+            let why = "type is required when seccompProfile is set";
+            errors.push(FieldError::required(format!("{path}.type"), why));
+        }
+        _ => errors.extend(supported(profile, "type", &path, &PROFILES)),
+    }
+    let field = format!("{path}.localhostProfile");
+    match (text(profile, "type"), profile["localhostProfile"].as_str()) {
+        ("Localhost", None) => {
+            errors.push(FieldError::required(field, "must be set when seccomp type is Localhost"));
+        }
+        ("Localhost", Some(file)) => errors.extend(descending_path(file, &field)),
+        (_, None) => {}
+        (_, Some(_)) => {
+            let why = "can only be set when seccomp type is Localhost";
+            errors.push(FieldError::invalid(field, &profile_in_go(profile), why));
+        }
+    }
+    errors
+}
+
+fn app_armor(context: &Value, path: &str) -> Vec<FieldError> {
+    const MISSING: &str = "must be set when AppArmor type is Localhost";
+    let profile = &context["appArmorProfile"];
+    let path = format!("{path}.appArmorProfile");
+    if profile.is_null() {
+        return Vec::new();
+    }
+    let mut errors = Vec::new();
+    let field = format!("{path}.localhostProfile");
+    match (text(profile, "type"), profile["localhostProfile"].as_str()) {
+        ("Localhost", None) => errors.push(FieldError::required(field, MISSING)),
+        ("Localhost", Some(file)) => {
+            if file.trim() != file {
+                errors.push(invalid_text(&*field, file, "must not be padded with whitespace"));
+            } else if file.is_empty() {
+                errors.push(FieldError::required(&*field, MISSING));
+            }
+            if file.len() > MAX_PATH {
+                errors.push(too_long(field, MAX_PATH));
+            }
+        }
+        ("RuntimeDefault" | "Unconfined", Some(file)) => {
+            errors.push(invalid_text(field, file, "can only be set when AppArmor type is Localhost"));
+        }
+        ("", _) => {
+            let why = "type is required when appArmorProfile is set";
+            errors.push(FieldError::required(format!("{path}.type"), why));
+        }
+        _ => errors.extend(supported(profile, "type", &path, &PROFILES)),
+    }
+    errors
+}
+
+/// Validates the security context of a pod.
+pub(super) fn of_pod(spec: &Value, path: &str) -> Vec<FieldError> {
+    let context = &spec["securityContext"];
+    let path = format!("{path}.securityContext");
+    let mut errors = ids(context, &["fsGroup", "runAsUser", "runAsGroup"], &path);
+    for (index, group) in list(context, "supplementalGroups").iter().enumerate() {
+        let number = group.as_i64().unwrap_or_default();
+        errors.extend(in_range(number, 0, MAX_ID, format!("{path}.supplementalGroups[{index}]")));
+    }
+    if spec["shareProcessNamespace"] == true && spec["hostPID"] == true {
+        // kube-apiserver's internal type has the field in the security context.
+        let why = "ShareProcessNamespace and HostPID cannot both be enabled";
+        errors.push(FieldError::invalid(format!("{path}.shareProcessNamespace"), "true", why));
+    }
+    errors.extend(kernel_parameters(spec, &path));
+    errors.extend(supported(context, "fsGroupChangePolicy", &path, &["Always", "OnRootMismatch"]));
+    errors.extend(seccomp(context, &path));
+    errors.extend(app_armor(context, &path));
+    errors.extend(supported(context, "supplementalGroupsPolicy", &path, &["Merge", "Strict"]));
+    errors.extend(supported(context, "seLinuxChangePolicy", &path, &["MountOption", "Recursive"]));
+    errors
+}
+
+fn kernel_parameters(spec: &Value, path: &str) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let mut names = std::collections::BTreeSet::new();
+    for (index, parameter) in list(&spec["securityContext"], "sysctls").iter().enumerate() {
+        let path = format!("{path}.sysctls[{index}]");
+        let (name, field) = (text(parameter, "name"), format!("{path}.name"));
+        match required(parameter, "name", &path) {
+            Some(error) => errors.push(error),
+            None if !is_parameter(name) => errors.push(invalid_text(&*field, name, PARAMETER)),
+            None if names.contains(name) => errors.push(duplicate(&*field, name)),
+            None => {}
+        }
+        names.insert(name);
+        // The names have dots or slashes between their parts.
+        let name = name.replace('/', ".");
+        let is_of_ipc =
+            ["kernel.shm", "kernel.msg", "fs.mqueue."].iter().any(|start| name.starts_with(start))
+                || name == "kernel.sem";
+        if spec["hostNetwork"] == true && name.starts_with("net.") {
+            let why = "may not be specified when 'hostNetwork' is true";
+            errors.push(invalid_text(field, text(parameter, "name"), why));
+        } else if spec["hostIPC"] == true && is_of_ipc {
+            let why = "may not be specified when 'hostIPC' is true";
+            errors.push(invalid_text(field, text(parameter, "name"), why));
+        }
+    }
+    errors
+}
+
+/// Whether a text is the name of a kernel parameter.
+fn is_parameter(name: &str) -> bool {
+    let is_edge = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let is_part = |part: &str| {
+        let bytes = part.as_bytes();
+        bytes.first().is_some_and(is_edge)
+            && bytes.last().is_some_and(is_edge)
+            && bytes.iter().all(|byte| is_edge(byte) || b"-_".contains(byte))
+    };
+    name.len() <= MAX_PARAMETER && name.split(['.', '/']).all(is_part)
+}

@@ -1,0 +1,340 @@
+//! Validation of the volumes of a pod.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kube_apimachinery::names;
+use kube_apimachinery::quantity::Quantity;
+use kube_apimachinery::status::FieldError;
+use serde_json::Value;
+
+use super::environment::{ReferenceUse, amount_reference, field_reference};
+use super::{Enclosing, PULL_POLICIES};
+use crate::kinds::builtin::shared::field_checks::{
+    csi_driver, descending_path, duplicate, invalid_text, no_backsteps, required, supported, unreserved_path,
+};
+use crate::kinds::builtin::shared::fields::{list, text};
+use crate::kinds::builtin::shared::label_selector::invalid;
+
+const MODE: &str = "must be a number between 0 and 0777 (octal), both inclusive";
+const CONFLICT: &str = "conflicting duplicate paths";
+const HOST_PATH_TYPES: [&str; 8] =
+    ["", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket"];
+/// Sources of volumes in kube-apiserver's order, after `emptyDir`, with the name in the error about a second one.
+const SOURCES: [(&str, &str); 29] = [
+    ("hostPath", "hostPath"),
+    ("gitRepo", "gitRepo"),
+    ("gcePersistentDisk", "gcePersistentDisk"),
+    ("awsElasticBlockStore", "awsElasticBlockStore"),
+    ("secret", "secret"),
+    ("nfs", "nfs"),
+    ("iscsi", "iscsi"),
+    ("glusterfs", "glusterfs"),
+    ("flocker", "flocker"),
+    ("persistentVolumeClaim", "persistentVolumeClaim"),
+    ("rbd", "rbd"),
+    ("cinder", "cinder"),
+    ("cephfs", "cephFS"),
+    ("quobyte", "quobyte"),
+    ("downwardAPI", "downwarAPI"),
+    ("fc", "fc"),
+    ("flexVolume", "flexVolume"),
+    ("configMap", "configMap"),
+    ("azureFile", "azureFile"),
+    ("vsphereVolume", "vsphereVolume"),
+    ("photonPersistentDisk", "photonPersistentDisk"),
+    ("portworxVolume", "portworxVolume"),
+    ("azureDisk", "azureDisk"),
+    ("storageos", "storageos"),
+    ("projected", "projected"),
+    ("scaleIO", "scaleIO"),
+    ("csi", "csi"),
+    ("ephemeral", "ephemeral"),
+    ("image", "image"),
+];
+
+/// Validates volumes, and returns the valid ones by name with the errors about the others.
+pub(super) fn validate<'a>(
+    spec: &'a Value,
+    path: &str,
+    enclosing: Enclosing<'_>,
+) -> (BTreeMap<&'a str, &'a Value>, Vec<FieldError>) {
+    let volumes = list(spec, "volumes");
+    let pod = match enclosing {
+        Enclosing::Pod(metadata) => text(metadata, "name"),
+        Enclosing::Template => "",
+    };
+    let created: BTreeSet<String> = volumes
+        .iter()
+        .filter(|volume| !pod.is_empty() && !volume["ephemeral"].is_null())
+        .map(|volume| format!("{pod}-{}", text(volume, "name")))
+        .collect();
+    let (mut valid, mut errors) = (BTreeMap::new(), Vec::new());
+    for (index, volume) in volumes.iter().enumerate() {
+        let path = format!("{path}.volumes[{index}]");
+        let name = text(volume, "name");
+        let place = format!("{path}.name");
+        let mut own = source(volume, &path, enclosing);
+        match required(volume, "name", &path) {
+            Some(error) => own.push(error),
+            None => own.extend(invalid(&place, name, &names::label(name))),
+        }
+        if valid.contains_key(name) {
+            own.push(duplicate(place, name));
+        }
+        if own.is_empty() {
+            valid.insert(name, volume);
+        }
+        errors.extend(own);
+        let claim = text(&volume["persistentVolumeClaim"], "claimName");
+        if created.contains(claim) {
+            let why = "must not reference a PVC that gets created for an ephemeral volume";
+            errors.push(invalid_text(format!("{path}.persistentVolumeClaim.claimName"), claim, why));
+        }
+    }
+    (valid, errors)
+}
+
+/// Validates that a volume has one source, and that source. Defaults make a volume without a source an `emptyDir`.
+fn source(volume: &Value, path: &str, enclosing: Enclosing<'_>) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let mut has_source = !volume["emptyDir"].is_null();
+    let size = volume["emptyDir"]["sizeLimit"].as_str().and_then(Quantity::read);
+    if size.is_some_and(|size| size < Quantity::ZERO) {
+        let field = format!("{path}.emptyDir.sizeLimit");
+        errors.push(FieldError::forbidden(field, "SizeLimit field must be a valid resource quantity"));
+    }
+    for (kind, name) in SOURCES {
+        let found = &volume[kind];
+        if found.is_null() {
+            continue;
+        }
+        if has_source {
+            errors.push(FieldError::forbidden(
+                format!("{path}.{name}"),
+                "may not specify more than 1 volume type",
+            ));
+            continue;
+        }
+        has_source = true;
+        errors.extend(one_source(kind, found, &format!("{path}.{kind}"), enclosing));
+        if kind == "ephemeral"
+            && let Enclosing::Pod(metadata) = enclosing
+        {
+            let (pod, own) = (text(metadata, "name"), text(volume, "name"));
+            let claim = format!("{pod}-{own}");
+            if !pod.is_empty() && !own.is_empty() {
+                for why in names::subdomain(&claim) {
+                    let why = format!("PVC name {}: {why}", kube_apimachinery::go::quote(&claim));
+                    errors.push(invalid_text(format!("{path}.name"), own, &why));
+                }
+            }
+        }
+    }
+    errors
+}
+
+/// Validates the content of a source.
+fn one_source(kind: &str, source: &Value, path: &str, enclosing: Enclosing<'_>) -> Vec<FieldError> {
+    let needs = |fields: &[&str]| -> Vec<FieldError> {
+        fields.iter().filter_map(|field| required(source, field, path)).collect()
+    };
+    let needs_items = |field: &str| {
+        list(source, field).is_empty().then(|| FieldError::required(format!("{path}.{field}"), ""))
+    };
+    match kind {
+        "hostPath" => host_path(source, path),
+        "gitRepo" => {
+            let mut errors = needs(&["repository"]);
+            errors.extend(descending_path(text(source, "directory"), &format!("{path}.directory")));
+            errors
+        }
+        // kube-apiserver's path has another name of the source.
+        "gcePersistentDisk" => {
+            let path = path.replace("gcePersistentDisk", "persistentDisk");
+            required(source, "pdName", &path).into_iter().chain(partition(source, &path)).collect()
+        }
+        "awsElasticBlockStore" => {
+            required(source, "volumeID", path).into_iter().chain(partition(source, path)).collect()
+        }
+        "secret" => keys("secretName", source, path),
+        "configMap" => keys("name", source, path),
+        "nfs" => {
+            let mut errors = needs(&["server", "path"]);
+            let given = text(source, "path");
+            if !given.starts_with('/') {
+                errors.push(invalid_text(format!("{path}.path"), given, "must be an absolute path"));
+            }
+            errors
+        }
+        "persistentVolumeClaim" => needs(&["claimName"]),
+        "glusterfs" => needs(&["endpoints", "path"]),
+        "rbd" => needs_items("monitors").into_iter().chain(needs(&["image"])).collect(),
+        "cephfs" => needs_items("monitors").into_iter().collect(),
+        "cinder" => needs(&["volumeID"]),
+        "azureFile" => needs(&["secretName", "shareName"]),
+        "vsphereVolume" => needs(&["volumePath"]),
+        "photonPersistentDisk" => needs(&["pdID"]),
+        "portworxVolume" => needs(&["volumeID"]),
+        "scaleIO" => needs(&["gateway", "system", "volumeName"]),
+        "downwardAPI" => {
+            let mut errors: Vec<FieldError> = mode(source, "defaultMode", path).into_iter().collect();
+            // kube-apiserver's path lacks the index.
+            errors.extend(list(source, "items").iter().flat_map(|item| downward_file(item, path)));
+            errors
+        }
+        "projected" => {
+            let mut errors: Vec<FieldError> = mode(source, "defaultMode", path).into_iter().collect();
+            errors.extend(projected(source, path));
+            errors
+        }
+        "csi" => csi(source, path),
+        "ephemeral" if source["volumeClaimTemplate"].is_null() => {
+            vec![FieldError::required(format!("{path}.volumeClaimTemplate"), "")]
+        }
+        "image" => {
+            let is_pod = matches!(enclosing, Enclosing::Pod(_));
+            let reference = if is_pod { required(source, "reference", path) } else { None };
+            reference.into_iter().chain(supported(source, "pullPolicy", path, &PULL_POLICIES)).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn host_path(source: &Value, path: &str) -> Vec<FieldError> {
+    if let Some(error) = required(source, "path", path) {
+        return vec![error];
+    }
+    let steps = no_backsteps(text(source, "path"), &format!("{path}.path"));
+    steps.into_iter().chain(supported(source, "type", path, &HOST_PATH_TYPES)).collect()
+}
+
+fn partition(source: &Value, path: &str) -> Option<FieldError> {
+    let number = source["partition"].as_i64().filter(|number| !(0..=255).contains(number))?;
+    // The text differs from the rule, as in kube-apiserver.
+    let why = "must be between 1 and 255, inclusive";
+    Some(FieldError::invalid(format!("{path}.partition"), &number.to_string(), why))
+}
+
+fn mode(source: &Value, field: &str, path: &str) -> Option<FieldError> {
+    let mode = source[field].as_i64().filter(|mode| !(0..=0o777).contains(mode))?;
+    Some(FieldError::invalid(format!("{path}.{field}"), &mode.to_string(), MODE))
+}
+
+/// Validates a volume of the keys of a Secret or a ConfigMap, whose name is in the field `name`.
+fn keys(name: &str, source: &Value, path: &str) -> Vec<FieldError> {
+    let mut errors: Vec<FieldError> =
+        required(source, name, path).into_iter().chain(mode(source, "defaultMode", path)).collect();
+    for (index, item) in list(source, "items").iter().enumerate() {
+        errors.extend(key_file(item, &format!("{path}.items[{index}]")));
+    }
+    errors
+}
+
+/// Validates the file of a key.
+fn key_file(item: &Value, path: &str) -> Vec<FieldError> {
+    let mut errors: Vec<FieldError> =
+        ["key", "path"].iter().filter_map(|field| required(item, field, path)).collect();
+    errors.extend(unreserved_path(text(item, "path"), &format!("{path}.path")));
+    errors.extend(mode(item, "mode", path));
+    errors
+}
+
+/// Validates the file of a field of the pod.
+fn downward_file(item: &Value, path: &str) -> Vec<FieldError> {
+    let mut errors: Vec<FieldError> = required(item, "path", path).into_iter().collect();
+    errors.extend(unreserved_path(text(item, "path"), &format!("{path}.path")));
+    let (field, amount) = (&item["fieldRef"], &item["resourceFieldRef"]);
+    if !field.is_null() {
+        errors.extend(field_reference(field, ReferenceUse::File, &format!("{path}.fieldRef")));
+        if !amount.is_null() {
+            let why = "fieldRef and resourceFieldRef can not be specified simultaneously";
+            errors.push(invalid_text(path, "resource", why));
+        }
+    } else if amount.is_null() {
+        errors.push(FieldError::required(path, "one of fieldRef and resourceFieldRef is required"));
+    } else {
+        errors.extend(amount_reference(amount, ReferenceUse::File, &format!("{path}.resourceFieldRef")));
+    }
+    errors.extend(mode(item, "mode", path));
+    errors
+}
+
+/// Validates the sources of a projected volume, whose files have different paths.
+fn projected(volume: &Value, path: &str) -> Vec<FieldError> {
+    let mut paths = BTreeSet::new();
+    let mut errors = Vec::new();
+    for (index, source) in list(volume, "sources").iter().enumerate() {
+        let place = format!("{path}.sources[{index}]");
+        let mut count = 0;
+        for kind in ["secret", "configMap"] {
+            let found = &source[kind];
+            if found.is_null() {
+                continue;
+            }
+            count += 1;
+            let place = format!("{place}.{kind}");
+            errors.extend(required(found, "name", &place));
+            for (index, item) in list(found, "items").iter().enumerate() {
+                errors.extend(key_file(item, &format!("{place}.items[{index}]")));
+                let file = text(item, "path");
+                if !file.is_empty() && !paths.insert(file) {
+                    errors.push(invalid_text(path, text(found, "name"), CONFLICT));
+                }
+            }
+        }
+        if !source["downwardAPI"].is_null() {
+            count += 1;
+            for item in list(&source["downwardAPI"], "items") {
+                errors.extend(downward_file(item, &format!("{place}.downwardAPI")));
+                let file = text(item, "path");
+                if !file.is_empty() && !paths.insert(file) {
+                    errors.push(invalid_text(path, file, CONFLICT));
+                }
+            }
+        }
+        let token = &source["serviceAccountToken"];
+        if !token.is_null() {
+            count += 1;
+            errors.extend(token_file(token, &format!("{place}.serviceAccountToken"), path));
+        }
+        if count > 1 {
+            errors.push(FieldError::forbidden(place, "may not specify more than 1 volume type per source"));
+        }
+    }
+    errors
+}
+
+/// Validates the file of a service account's token.
+fn token_file(token: &Value, place: &str, volume: &str) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let seconds = token["expirationSeconds"].as_i64().unwrap_or(3600);
+    let wrong = match seconds {
+        ..600 => Some("may not specify a duration less than 10 minutes"),
+        0x1_0000_0001.. => Some("may not specify a duration larger than 2^32 seconds"),
+        _ => None,
+    };
+    errors.extend(
+        wrong.map(|why| FieldError::invalid(format!("{place}.expirationSeconds"), &seconds.to_string(), why)),
+    );
+    // kube-apiserver's path is that of the volume.
+    match required(token, "path", volume) {
+        Some(error) => errors.push(error),
+        None => errors.extend(unreserved_path(text(token, "path"), &format!("{volume}.path"))),
+    }
+    errors
+}
+
+fn csi(source: &Value, path: &str) -> Vec<FieldError> {
+    let mut errors = csi_driver(text(source, "driver"), &format!("{path}.driver"));
+    let secret = &source["nodePublishSecretRef"];
+    if !secret.is_null() {
+        match required(secret, "name", &format!("{path}.nodePublishSecretRef")) {
+            Some(error) => errors.push(error),
+            None => {
+                let name = text(secret, "name");
+                errors.extend(invalid(&format!("{path}.name"), name, &names::subdomain(name)));
+            }
+        }
+    }
+    errors
+}
