@@ -1,15 +1,38 @@
 //! CSIStorageCapacities.
 
+use kube_apimachinery::names;
+use kube_apimachinery::quantity::Quantity;
+use kube_apimachinery::status::FieldError;
 use serde_json::Value;
 
 use super::builtin_kind::BuiltinKind;
 use super::shared::discouraged;
+use super::shared::field_checks::invalid_text;
+use super::shared::fields::text;
+use super::shared::immutable_fields::immutable;
+use super::shared::label_selector::{self, invalid};
 use crate::kind::resource::Resource;
 
 #[derive(Debug)]
 pub(super) struct CSIStorageCapacity;
 
 impl BuiltinKind for CSIStorageCapacity {
+    fn validate(&self, _resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
+        let class = text(new, "storageClassName");
+        let mut errors = invalid("storageClassName", class, &names::subdomain(class));
+        for field in ["capacity", "maximumVolumeSize"] {
+            let amount = new[field].as_str().and_then(Quantity::read);
+            if let Some(amount) = amount.filter(|amount| *amount < Quantity::ZERO) {
+                errors.push(invalid_text(field, &amount.to_string(), "must be greater than or equal to 0"));
+            }
+        }
+        errors.extend(label_selector::validate(&new["nodeTopology"], "nodeTopology"));
+        errors.extend(
+            old.into_iter().flat_map(|old| immutable("", old, new, &["nodeTopology", "storageClassName"])),
+        );
+        errors
+    }
+
     fn warnings(&self, _resource: &Resource, capacity: &Value, _old: Option<&Value>) -> Vec<String> {
         let selector = &capacity["nodeTopology"];
         let mut warnings = discouraged::node_selector_term(selector, false, "nodeTopology");

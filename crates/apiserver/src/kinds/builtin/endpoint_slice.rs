@@ -1,13 +1,19 @@
 //! EndpointSlices.
 
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
 use kube_apimachinery::metadata;
+use kube_apimachinery::names;
 use kube_apimachinery::status::FieldError;
 use serde_json::{Value, json};
 
 use super::builtin_kind::BuiltinKind;
 use super::shared::discouraged;
+use super::shared::field_checks::{address, duplicate, invalid_text, reachable_address, supported, too_many};
 use super::shared::fields::{elements, list, set_pointer, text};
 use super::shared::immutable_fields::immutable;
+use super::shared::label_selector::invalid;
 use crate::kind::WriteContext;
 use crate::kind::resource::Resource;
 
@@ -36,7 +42,17 @@ impl BuiltinKind for EndpointSlice {
     }
 
     fn validate(&self, _resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
-        old.map(|old| immutable("", old, new, &["addressType"])).unwrap_or_default()
+        let mut errors = match required_type(new) {
+            Some(error) => vec![error],
+            None => Vec::new(),
+        };
+        errors.extend(validate_ports(new));
+        // Old servers accepted other endpoints.
+        if old.is_none_or(|old| old["endpoints"] != new["endpoints"]) {
+            errors.extend(validate_endpoints(new));
+        }
+        errors.extend(old.into_iter().flat_map(|old| immutable("", old, new, &["addressType"])));
+        errors
     }
 
     fn warnings(&self, _resource: &Resource, object: &Value, old: Option<&Value>) -> Vec<String> {
@@ -60,6 +76,87 @@ impl BuiltinKind for EndpointSlice {
     }
 }
 
+fn required_type(slice: &Value) -> Option<FieldError> {
+    const TYPES: [&str; 3] = ["FQDN", "IPv4", "IPv6"];
+    match text(slice, "addressType") {
+        "" => Some(FieldError::required("addressType", "")),
+        given if TYPES.contains(&given) => None,
+        given => Some(FieldError::not_supported("addressType", given, &TYPES)),
+    }
+}
+
+fn validate_ports(slice: &Value) -> Vec<FieldError> {
+    const MAX_PORTS: usize = 20_000;
+    let ports = list(slice, "ports");
+    if ports.len() > MAX_PORTS {
+        return vec![too_many("ports", ports.len(), MAX_PORTS)];
+    }
+    let mut seen = BTreeSet::new();
+    let mut errors = Vec::new();
+    for (index, port) in ports.iter().enumerate() {
+        let path = format!("ports[{index}]");
+        let (name, field) = (text(port, "name"), format!("{path}.name"));
+        if !name.is_empty() {
+            errors.extend(invalid(&field, name, &names::label(name)));
+        }
+        if !seen.insert(name) {
+            errors.push(duplicate(field, name));
+        }
+        errors.extend(supported(port, "protocol", &path, &["SCTP", "TCP", "UDP"]));
+        if let Some(protocol) = port["appProtocol"].as_str() {
+            errors.extend(invalid(&format!("{path}.appProtocol"), protocol, &names::qualified(protocol)));
+        }
+    }
+    errors
+}
+
+fn validate_endpoints(slice: &Value) -> Vec<FieldError> {
+    const MAX_ENDPOINTS: usize = 1000;
+    const MAX_ADDRESSES: usize = 100;
+    let endpoints = list(slice, "endpoints");
+    if endpoints.len() > MAX_ENDPOINTS {
+        return vec![too_many("endpoints", endpoints.len(), MAX_ENDPOINTS)];
+    }
+    let family = text(slice, "addressType");
+    let mut errors = Vec::new();
+    for (index, endpoint) in endpoints.iter().enumerate() {
+        let path = format!("endpoints[{index}]");
+        let field = format!("{path}.addresses");
+        let addresses = list(endpoint, "addresses");
+        if addresses.is_empty() {
+            errors.push(FieldError::required(&*field, "must contain at least 1 address"));
+        } else if addresses.len() > MAX_ADDRESSES {
+            errors.push(too_many(&*field, addresses.len(), MAX_ADDRESSES));
+        }
+        for (index, given) in addresses.iter().enumerate() {
+            let (given, place) = (given.as_str().unwrap_or_default(), format!("{field}[{index}]"));
+            if !["IPv4", "IPv6"].contains(&family) {
+                continue;
+            }
+            if let Some(error) = address(given, &place) {
+                errors.push(error);
+                continue;
+            }
+            if given.contains(':') != (family == "IPv6") {
+                // kube-apiserver's path lacks the index.
+                errors.push(invalid_text(&*field, given, &format!("must be an {family} address")));
+            }
+            // Webhooks and services of tests listen on the loopback interface, which kube-apiserver refuses.
+            let is_loopback = given.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
+            if !is_loopback {
+                errors.extend(reachable_address(given, &place));
+            }
+        }
+        if let Some(node) = endpoint["nodeName"].as_str() {
+            errors.extend(invalid(&format!("{path}.nodeName"), node, &names::subdomain(node)));
+        }
+        if let Some(host) = endpoint["hostname"].as_str() {
+            errors.extend(invalid(&format!("{path}.hostname"), host, &names::label(host)));
+        }
+    }
+    errors
+}
+
 /// Removes the topology of v1beta1, which cannot be written in v1. Returns whether there was any.
 fn drop_topology(object: &mut Value) -> bool {
     let endpoints = elements(object, "endpoints").filter_map(Value::as_object_mut);
@@ -75,7 +172,30 @@ fn differ(old: &Value, new: &Value) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kinds::builtin::test_helpers::{check_update, prepare_create, prepare_update};
+    use crate::kinds::builtin::test_helpers::{check, check_update, prepare_create, prepare_update};
+
+    /// Observed with kube-apiserver v1.36.3.
+    #[test]
+    fn addresses_belong_to_the_family() {
+        check("EndpointSlice", &json!({}), None, &["addressType: Required value"]);
+        check(
+            "EndpointSlice",
+            &json!({"addressType": "IPv4", "endpoints": [{"addresses": ["fe80::1", "127.0.0.1"]}, {}], "ports": [{"name": "a"}, {"name": "a"}]}),
+            None,
+            &[
+                "ports[1].name: Duplicate value: \"a\"",
+                "endpoints[0].addresses: Invalid value: \"fe80::1\": must be an IPv4 address",
+                "endpoints[0].addresses[0]: Invalid value: \"fe80::1\": may not be in the link-local range (169.254.0.0/16, fe80::/10)",
+                "endpoints[1].addresses: Required value: must contain at least 1 address",
+            ],
+        );
+        check(
+            "EndpointSlice",
+            &json!({"addressType": "Bogus"}),
+            None,
+            &["addressType: Unsupported value: \"Bogus\": supported values: \"FQDN\", \"IPv4\", \"IPv6\""],
+        );
+    }
 
     #[test]
     fn the_topology_of_v1beta1_is_not_stored() {

@@ -1,12 +1,15 @@
 //! IngressClasses.
 
 use kube_apimachinery::go::quote;
+use kube_apimachinery::names;
 use kube_apimachinery::status::FieldError;
 use serde_json::{Value, json};
 
 use super::builtin_kind::BuiltinKind;
-use super::shared::fields::{set_pointer, within};
+use super::shared::field_checks::{path_segment, supported};
+use super::shared::fields::{set_pointer, text, within};
 use super::shared::immutable_fields::IMMUTABLE;
+use super::shared::label_selector::invalid;
 use crate::kind::resource::Resource;
 
 #[derive(Debug)]
@@ -21,6 +24,7 @@ impl BuiltinKind for IngressClass {
 
     fn validate(&self, _resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
         let controller = |class: &Value| class["spec"]["controller"].as_str().unwrap_or_default().to_owned();
+        let parameters = &new["spec"]["parameters"];
         let new = controller(new);
         let mut errors = Vec::new();
         if old.is_some_and(|old| controller(old) != new) {
@@ -32,14 +36,65 @@ impl BuiltinKind for IngressClass {
             let why = "must be a domain-prefixed path (such as \"acme.io/foo\")";
             errors.push(FieldError::invalid("spec.controller", &quote(&new), why));
         }
+        errors.extend(validate_parameters(parameters, "spec.parameters"));
         errors
     }
+}
+
+/// Validates the reference to the object with the parameters of the class.
+fn validate_parameters(parameters: &Value, path: &str) -> Vec<FieldError> {
+    const SCOPES: [&str; 2] = ["Cluster", "Namespace"];
+    let mut errors = Vec::new();
+    if parameters.is_null() {
+        return errors;
+    }
+    if let Some(group) = parameters["apiGroup"].as_str() {
+        errors.extend(invalid(&format!("{path}.apiGroup"), group, &names::subdomain(group)));
+    }
+    errors.extend(path_segment(parameters, "kind", path));
+    errors.extend(path_segment(parameters, "name", path));
+    let namespace = parameters["namespace"].as_str();
+    let field = format!("{path}.namespace");
+    match (text(parameters, "scope"), namespace) {
+        ("Namespace", None) => {
+            errors.push(FieldError::required(field, "`parameters.scope` is set to 'Namespace'"));
+        }
+        ("Namespace", Some(name)) => errors.extend(invalid(&field, name, &names::label(name))),
+        ("Cluster", Some(_)) => {
+            errors.push(FieldError::forbidden(field, "`parameters.scope` is set to 'Cluster'"));
+        }
+        _ => errors.extend(supported(parameters, "scope", path, &SCOPES)),
+    }
+    errors
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kinds::builtin::test_helpers::check_update;
+    use crate::kinds::builtin::test_helpers::{check, check_update};
+
+    /// Observed with kube-apiserver v1.36.3.
+    #[test]
+    fn parameters_are_in_the_cluster_or_in_a_namespace() {
+        let check = |parameters: Value, expected: &[&str]| {
+            let class = json!({"spec": {"controller": "a.b/c", "parameters": parameters}});
+            check("IngressClass", &class, None, expected);
+        };
+        check(
+            json!({"kind": "", "name": "", "scope": "Cluster"}),
+            &["spec.parameters.kind: Required value", "spec.parameters.name: Required value"],
+        );
+        check(
+            json!({"kind": "K", "name": "n", "scope": "Namespace"}),
+            &["spec.parameters.namespace: Required value: `parameters.scope` is set to 'Namespace'"],
+        );
+        check(
+            json!({"kind": "K", "name": "n", "scope": "X", "namespace": "n"}),
+            &[
+                "spec.parameters.scope: Unsupported value: \"X\": supported values: \"Cluster\", \"Namespace\"",
+            ],
+        );
+    }
 
     #[test]
     fn the_controller_is_immutable() {

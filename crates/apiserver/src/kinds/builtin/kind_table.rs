@@ -17,6 +17,7 @@ use super::config_map::ConfigMap;
 use super::controller_revision::ControllerRevision;
 use super::cron_job::CronJob;
 use super::csi_driver::CSIDriver;
+use super::csi_node::CSINode;
 use super::csi_storage_capacity::CSIStorageCapacity;
 use super::daemon_set::DaemonSet;
 use super::deployment::Deployment;
@@ -35,6 +36,7 @@ use super::node::Node;
 use super::persistent_volume::PersistentVolume;
 use super::persistent_volume_claim::PersistentVolumeClaim;
 use super::pod::Pod;
+use super::pod_disruption_budget::PodDisruptionBudget;
 use super::pod_template::PodTemplate;
 use super::priority_class::PriorityClass;
 use super::priority_level_configuration::PriorityLevelConfiguration;
@@ -52,6 +54,7 @@ use super::service_cidr::ServiceCIDR;
 use super::stateful_set::StatefulSet;
 use super::storage_class::StorageClass;
 use super::volume_attachment::VolumeAttachment;
+use super::volume_attributes_class::VolumeAttributesClass;
 use super::webhook_configuration::WebhookConfiguration;
 use crate::kind::Strategy;
 use crate::kind::resource::{Generation, PostAction, Rules, SelectorForm};
@@ -283,7 +286,7 @@ pub(super) static KINDS: &[KindAttributes] = &[
             compared: Compared::Never,
             ..SPEC
         },
-        &Plain,
+        &PodDisruptionBudget,
     ),
     kind("rbac.authorization.k8s.io/v1", "clusterrolebindings", ROLE, &RoleBinding),
     kind("rbac.authorization.k8s.io/v1", "clusterroles", ROLE, &Role),
@@ -299,7 +302,7 @@ pub(super) static KINDS: &[KindAttributes] = &[
         "storage.k8s.io/v1",
         "csinodes",
         Rules { unconditional_update: false, compared: Compared::Never, ..RETURNED },
-        &Plain,
+        &CSINode,
     ),
     kind("storage.k8s.io/v1", "csistoragecapacities", CONDITIONAL, &CSIStorageCapacity),
     kind("storage.k8s.io/v1", "storageclasses", RETURNED, &StorageClass),
@@ -314,7 +317,7 @@ pub(super) static KINDS: &[KindAttributes] = &[
         },
         &VolumeAttachment,
     ),
-    kind("storage.k8s.io/v1", "volumeattributesclasses", RETURNED, &Plain),
+    kind("storage.k8s.io/v1", "volumeattributesclasses", RETURNED, &VolumeAttributesClass),
     kind("admissionregistration.k8s.io/v1", "mutatingadmissionpolicies", ADMISSION, &AdmissionPolicy),
     kind(
         "admissionregistration.k8s.io/v1",

@@ -1,10 +1,15 @@
 //! PersistentVolumeClaims.
 
+use kube_apimachinery::names;
+use kube_apimachinery::quantity::Quantity;
 use kube_apimachinery::status::FieldError;
 use serde_json::{Value, json};
 
 use super::builtin_kind::BuiltinKind;
-use super::shared::fields::{put, set, set_pointer, text, within};
+use super::persistent_volume::access_modes;
+use super::shared::field_checks::{invalid_text, required, supported};
+use super::shared::fields::{list, put, set, set_pointer, text, within};
+use super::shared::label_selector::{self, invalid};
 use super::shared::{amounts, pod_spec};
 use crate::kind::WriteContext;
 use crate::kind::resource::Resource;
@@ -55,7 +60,9 @@ impl BuiltinKind for PersistentVolumeClaim {
     }
 
     fn validate(&self, _resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
-        old.and_then(|old| validate_update(old, new)).into_iter().collect()
+        let mut errors = validate_spec(&new["spec"]);
+        errors.extend(old.and_then(|old| validate_update(old, new)));
+        errors
     }
 }
 
@@ -84,6 +91,71 @@ fn prepare_sources(old: &Value, claim: &mut Value) {
         put(&mut source, "namespace", Value::Null);
         put(spec, "dataSource", source);
     }
+}
+
+/// Validates the spec of a claim.
+fn validate_spec(spec: &Value) -> Vec<FieldError> {
+    const STORAGE: &str = "spec.resources[storage]";
+    let mut errors = Vec::new();
+    if list(spec, "accessModes").is_empty() {
+        errors.push(FieldError::required("spec.accessModes", "at least 1 access mode is required"));
+    }
+    errors.extend(label_selector::validate(&spec["selector"], "spec.selector"));
+    errors.extend(access_modes(spec));
+    match spec["resources"]["requests"]["storage"].as_str().and_then(Quantity::read) {
+        None => errors.push(FieldError::required(STORAGE, "")),
+        Some(amount) if amount <= Quantity::ZERO => {
+            errors.push(invalid_text(STORAGE, &amount.to_string(), "must be greater than zero"));
+        }
+        Some(_) => {}
+    }
+    errors.extend(class(spec, "storageClassName"));
+    errors.extend(supported(spec, "volumeMode", "spec", &["Block", "Filesystem"]));
+    for field in ["dataSource", "dataSourceRef"] {
+        if !spec[field].is_null() {
+            errors.extend(data_source(&spec[field], &format!("spec.{field}")));
+        }
+    }
+    let (source, reference) = (&spec["dataSource"], &spec["dataSourceRef"]);
+    let is_same = |field: &str| source[field] == reference[field];
+    if source.is_object() && reference.is_object() {
+        let refuse = |why: &str| FieldError::invalid("spec", "{}", why);
+        if !text(reference, "namespace").is_empty() {
+            errors.push(refuse("may not be specified when dataSourceRef.namespace is specified"));
+        } else if !["apiGroup", "kind", "name"].into_iter().all(is_same) {
+            errors.push(refuse("must match dataSourceRef"));
+        }
+    }
+    errors.extend(class(spec, "volumeAttributesClassName"));
+    errors
+}
+
+/// Validates the name of a class, if it is not empty.
+fn class(spec: &Value, field: &str) -> Vec<FieldError> {
+    match text(spec, field) {
+        "" => Vec::new(),
+        name => invalid(&format!("spec.{field}"), name, &names::subdomain(name)),
+    }
+}
+
+/// Validates the object that the contents of a volume come from.
+fn data_source(source: &Value, path: &str) -> Vec<FieldError> {
+    let mut errors: Vec<FieldError> =
+        ["name", "kind"].iter().filter_map(|field| required(source, field, path)).collect();
+    let (group, kind) = (text(source, "apiGroup"), text(source, "kind"));
+    if group.is_empty() {
+        if kind != "PersistentVolumeClaim" {
+            let why = "must be 'PersistentVolumeClaim' when referencing the default apiGroup";
+            errors.push(invalid_text(path, kind, why));
+        }
+    } else {
+        errors.extend(invalid(&format!("{path}.apiGroup"), group, &names::subdomain(group)));
+    }
+    let namespace = text(source, "namespace");
+    if !namespace.is_empty() {
+        errors.extend(invalid(&format!("{path}.namespace"), namespace, &names::label(namespace)));
+    }
+    errors
 }
 
 /// Checks changes of the spec. Once the claim is bound, only the storage request and the attributes class may change.
@@ -153,7 +225,7 @@ mod tests {
     fn a_bound_claim_may_grow() {
         let claim = |phase: &str, size: &str, volume: Option<&str>| {
             json!({
-                "spec": {"resources": {"requests": {"storage": size}}, "volumeName": volume},
+                "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}, "volumeName": volume},
                 "status": {"phase": phase},
             })
         };
@@ -166,6 +238,41 @@ mod tests {
         check(claim("Bound", "1Gi", Some("v")), claim("Bound", "2Gi", Some("v")), &[]);
         check(claim("Pending", "1Gi", None), claim("Pending", "1Gi", Some("v")), &[]);
         check(claim("Bound", "1Gi", Some("v")), claim("Bound", "1Gi", Some("w")), &[why]);
+    }
+
+    /// Observed with kube-apiserver v1.36.3.
+    #[test]
+    fn a_claim_has_access_modes_and_a_size() {
+        let check = |spec: Value, expected: &[&str]| {
+            crate::kinds::builtin::test_helpers::check(
+                "PersistentVolumeClaim",
+                &json!({ "spec": spec }),
+                None,
+                expected,
+            );
+        };
+        check(
+            json!({}),
+            &[
+                "spec.accessModes: Required value: at least 1 access mode is required",
+                "spec.resources[storage]: Required value",
+            ],
+        );
+        check(
+            json!({
+                "accessModes": ["ReadWriteOncePod", "ReadWriteOnce"], "resources": {"requests": {"storage": "0"}},
+                "volumeMode": "X", "dataSource": {"kind": "K"}, "dataSourceRef": {"kind": "K"},
+            }),
+            &[
+                "spec.accessModes: Forbidden: may not use ReadWriteOncePod with other access modes",
+                "spec.resources[storage]: Invalid value: \"0\": must be greater than zero",
+                "spec.volumeMode: Unsupported value: \"X\": supported values: \"Block\", \"Filesystem\"",
+                "spec.dataSource.name: Required value",
+                "spec.dataSource: Invalid value: \"K\": must be 'PersistentVolumeClaim' when referencing the default apiGroup",
+                "spec.dataSourceRef.name: Required value",
+                "spec.dataSourceRef: Invalid value: \"K\": must be 'PersistentVolumeClaim' when referencing the default apiGroup",
+            ],
+        );
     }
 
     /// Clients cannot create such claims, but a data file may contain them.

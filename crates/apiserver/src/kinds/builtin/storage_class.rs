@@ -1,12 +1,17 @@
 //! StorageClasses.
 
+use std::collections::BTreeSet;
+
+use kube_apimachinery::names;
 use kube_apimachinery::status::FieldError;
 use serde_json::{Value, json};
 
 use super::builtin_kind::BuiltinKind;
 use super::shared::discouraged;
+use super::shared::field_checks::{duplicate, invalid_text, too_long};
 use super::shared::fields::{list, set_pointer, text};
 use super::shared::immutable_fields::immutable;
+use super::shared::label_selector::invalid;
 use crate::kind::resource::Resource;
 
 #[derive(Debug)]
@@ -19,7 +24,7 @@ impl BuiltinKind for StorageClass {
     }
 
     fn validate(&self, _resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
-        old.map(|old| validate_update(old, new)).unwrap_or_default()
+        old.map_or_else(|| validate(new), |old| validate_update(old, new))
     }
 
     fn warnings(&self, _resource: &Resource, class: &Value, _old: Option<&Value>) -> Vec<String> {
@@ -35,6 +40,68 @@ impl BuiltinKind for StorageClass {
     }
 }
 
+/// Validates a new class. Updates validate only that fields stay.
+fn validate(class: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let provisioner = text(class, "provisioner");
+    if provisioner.is_empty() {
+        errors.push(FieldError::required("provisioner", ""));
+    } else {
+        let name = provisioner.to_lowercase();
+        errors.extend(invalid("provisioner", &name, &names::qualified(&name)));
+    }
+    errors.extend(parameters(&class["parameters"]));
+    for (field, values) in [
+        ("reclaimPolicy", ["Delete", "Retain"]),
+        ("volumeBindingMode", ["Immediate", "WaitForFirstConsumer"]),
+    ] {
+        let given = text(class, field);
+        if !given.is_empty() && !values.contains(&given) {
+            errors.push(FieldError::not_supported(field, given, &values));
+        }
+    }
+    for (index, topology) in list(class, "allowedTopologies").iter().enumerate() {
+        for (number, expression) in list(topology, "matchLabelExpressions").iter().enumerate() {
+            let path = format!("allowedTopologies[{index}].matchLabelExpressions[{number}]");
+            let values = list(expression, "values");
+            let field = format!("{path}.values");
+            if values.is_empty() {
+                errors.push(FieldError::required(&*field, ""));
+            }
+            let mut seen = BTreeSet::new();
+            for (index, value) in values.iter().enumerate() {
+                let value = value.as_str().unwrap_or_default();
+                if !seen.insert(value) {
+                    errors.push(duplicate(format!("{field}[{index}]"), value));
+                }
+            }
+            let key = text(expression, "key");
+            errors.extend(invalid(&format!("{path}.key"), key, &names::qualified(key)));
+        }
+    }
+    errors
+}
+
+/// Validates the parameters of a class of volumes.
+pub(super) fn parameters(parameters: &Value) -> Vec<FieldError> {
+    const MAX_COUNT: usize = 512;
+    const MAX_SIZE: usize = 256 << 10;
+    let entries = || parameters.as_object().into_iter().flatten();
+    if entries().count() > MAX_COUNT {
+        return vec![too_long("parameters", MAX_COUNT)];
+    }
+    let mut errors = Vec::new();
+    if entries().any(|(key, _)| key.is_empty()) {
+        errors.push(invalid_text("parameters", "", "field can not be empty."));
+    }
+    let size: usize =
+        entries().map(|(key, value)| key.len() + value.as_str().unwrap_or_default().len()).sum();
+    if size > MAX_SIZE {
+        errors.push(too_long("parameters", MAX_SIZE));
+    }
+    errors
+}
+
 fn validate_update(old: &Value, new: &Value) -> Vec<FieldError> {
     immutable("", old, new, &["parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"])
 }
@@ -42,7 +109,27 @@ fn validate_update(old: &Value, new: &Value) -> Vec<FieldError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kinds::builtin::test_helpers::check_update;
+    use crate::kinds::builtin::test_helpers::{check, check_update};
+
+    /// Observed with kube-apiserver v1.36.3.
+    #[test]
+    fn a_class_has_a_provisioner() {
+        check("StorageClass", &json!({}), None, &["provisioner: Required value"]);
+        check(
+            "StorageClass",
+            &json!({
+                "provisioner": "p.x/y", "reclaimPolicy": "X", "volumeBindingMode": "Y", "parameters": {"": "x"},
+                "allowedTopologies": [{"matchLabelExpressions": [{"key": "a", "values": []}]}],
+            }),
+            None,
+            &[
+                "parameters: Invalid value: \"\": field can not be empty.",
+                "reclaimPolicy: Unsupported value: \"X\": supported values: \"Delete\", \"Retain\"",
+                "volumeBindingMode: Unsupported value: \"Y\": supported values: \"Immediate\", \"WaitForFirstConsumer\"",
+                "allowedTopologies[0].matchLabelExpressions[0].values: Required value",
+            ],
+        );
+    }
 
     #[test]
     fn the_provisioner_stays() {

@@ -20,6 +20,27 @@ fn required(api_version: &str, kind: &str) -> Value {
     let selector = json!({"matchLabels": {"a": "b"}});
     let once = json!({"containers": [{"name": "c", "image": "i"}], "restartPolicy": "Never"});
     match (api_version, kind) {
+        ("v1", "Service") => json!({"spec": {"ports": [{"port": 80}]}}),
+        ("v1", "PersistentVolumeClaim") => {
+            json!({"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}})
+        }
+        ("autoscaling/v1" | "autoscaling/v2", _) => json!({"spec": {
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"}, "maxReplicas": 1,
+        }}),
+        ("networking.k8s.io/v1", "Ingress") => {
+            json!({"spec": {"defaultBackend": {"service": {"name": "s", "port": {"number": 80}}}}})
+        }
+        ("storage.k8s.io/v1", "CSIStorageCapacity") => json!({"storageClassName": "c"}),
+        ("storage.k8s.io/v1", "VolumeAttributesClass") => {
+            json!({"driverName": "example.com", "parameters": {"a": "b"}})
+        }
+        ("storage.k8s.io/v1", "StorageClass") => json!({"provisioner": "example.com/p"}),
+        ("storage.k8s.io/v1", "VolumeAttachment") => {
+            json!({"spec": {"attacher": "a", "nodeName": "n", "source": {"persistentVolumeName": "v"}}})
+        }
+        ("v1", "PersistentVolume") => json!({"spec": {
+            "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}, "hostPath": {"path": "/v"},
+        }}),
         ("v1", "Pod") => json!({"spec": container}),
         ("v1", "PodTemplate") => json!({"template": template}),
         ("rbac.authorization.k8s.io/v1", "RoleBinding" | "ClusterRoleBinding") => {
@@ -155,7 +176,7 @@ async fn an_autoscaler_is_stored_once_and_shown_in_both_versions() {
     let old = json!({
         "apiVersion": "autoscaling/v1", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "web"},
         "spec": {
-            "scaleTargetRef": {"kind": "Deployment", "name": "web"}, "maxReplicas": 3,
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}, "maxReplicas": 3,
             "targetCPUUtilizationPercentage": 60,
         },
     });

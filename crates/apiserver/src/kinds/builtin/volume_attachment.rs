@@ -1,11 +1,17 @@
 //! VolumeAttachments, whose status is reported by drivers.
 
+use kube_apimachinery::names;
+use kube_apimachinery::status::FieldError;
 use serde_json::Value;
 
 use super::builtin_kind::BuiltinKind;
-use super::shared::fields::within;
+use super::shared::field_checks::csi_driver;
+use super::shared::fields::{text, within};
+use super::shared::immutable_fields::IMMUTABLE;
+use super::shared::label_selector::invalid;
 use super::shared::pod_spec;
 use crate::kind::STATUS_METADATA;
+use crate::kind::resource::Resource;
 
 #[derive(Debug)]
 pub(super) struct VolumeAttachment;
@@ -17,6 +23,41 @@ impl BuiltinKind for VolumeAttachment {
                 within(source, "inlineVolumeSpec", pod_spec::default_volume_sources);
             });
         });
+    }
+
+    fn validate(&self, _resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
+        const WHY: &str = "must specify exactly one of inlineVolumeSpec and persistentVolumeName";
+        const SOURCE: &str = "spec.source";
+        let spec = &new["spec"];
+        let mut errors = csi_driver(text(spec, "attacher"), "spec.attacher");
+        let source = &spec["source"];
+        let volume = source["persistentVolumeName"].as_str();
+        match (volume, source["inlineVolumeSpec"].is_null()) {
+            (None, true) => errors.push(FieldError::required(SOURCE, WHY)),
+            (Some(_), false) => errors.push(FieldError::forbidden(SOURCE, WHY)),
+            (Some(""), true) => {
+                let why = "must specify non empty persistentVolumeName";
+                errors.push(FieldError::required(format!("{SOURCE}.persistentVolumeName"), why));
+            }
+            _ => {}
+        }
+        let node = text(spec, "nodeName");
+        errors.extend(invalid("spec.nodeName", node, &names::subdomain(node)));
+        if let Some(volume) = volume {
+            errors.extend(invalid("spec.source.persistentVolumeName", volume, &names::subdomain(volume)));
+        }
+        if old.is_some_and(|old| old["spec"] != *spec) {
+            // The value is shown as a Go struct.
+            let shown = format!(
+                "{{\"Attacher\":{},\"Source\":{{\"PersistentVolumeName\":{},\"InlineVolumeSpec\":{}}},\"NodeName\":{}}}",
+                spec["attacher"],
+                source["persistentVolumeName"],
+                source["inlineVolumeSpec"],
+                spec["nodeName"]
+            );
+            errors.push(FieldError::invalid("spec", &shown, IMMUTABLE));
+        }
+        errors
     }
 
     fn status_keeps(&self) -> &'static [&'static str] {
@@ -33,6 +74,30 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::kinds::builtin::test_helpers::check;
+
+    /// Observed with kube-apiserver v1.36.3.
+    #[test]
+    fn an_attachment_has_one_source_and_stays() {
+        check(
+            "VolumeAttachment",
+            &json!({"spec": {"nodeName": "n", "source": {}}}),
+            None,
+            &[
+                "spec.attacher: Required value",
+                "spec.source: Required value: must specify exactly one of inlineVolumeSpec and persistentVolumeName",
+            ],
+        );
+        let attachment = |node: &str| json!({"spec": {"attacher": "a", "nodeName": node, "source": {"persistentVolumeName": "p"}}});
+        check(
+            "VolumeAttachment",
+            &attachment("m"),
+            Some(&attachment("n")),
+            &[
+                "spec: Invalid value: {\"Attacher\":\"a\",\"Source\":{\"PersistentVolumeName\":\"p\",\"InlineVolumeSpec\":null},\"NodeName\":\"m\"}: field is immutable",
+            ],
+        );
+    }
 
     #[test]
     fn the_source_of_an_inline_volume_has_defaults() {

@@ -142,7 +142,7 @@ async fn a_template_is_validated_only_with_a_selector_that_can_be_parsed() {
 async fn deprecated_and_useless_values_have_warnings() {
     let pod = r#"{"metadata":{"name":"a.b"},"spec":{"containers":[{"name":"a","image":"a","ports":[{"containerPort":80},{"containerPort":80}]}]}}"#;
     let node = r#"{"metadata":{"name":"a"},"spec":{"externalID":"x"}}"#;
-    let service = r#"{"metadata":{"name":"a"},"spec":{"clusterIP":"None","ports":[{"port":80}],"externalIPs":["010.0.0.1"]}}"#;
+    let service = r#"{"metadata":{"name":"a"},"spec":{"clusterIP":"None","ports":[{"port":80}],"externalIPs":["2001:0DB8::1"]}}"#;
     let account =
         r#"{"metadata":{"name":"a","annotations":{"kubernetes.io/enforce-mountable-secrets":"true"}}}"#;
     let ingress = r#"{"metadata":{"name":"a","annotations":{"kubernetes.io/ingress.class":"x"}},"spec":{"defaultBackend":{"service":
@@ -171,7 +171,7 @@ async fn deprecated_and_useless_values_have_warnings() {
             201,
             &[
                 "spec.externalIPs is ignored for headless services",
-                r#"spec.externalIPs[0]: non-standard IP address \"010.0.0.1\" is invalid: use \"10.0.0.1\""#,
+                r#"spec.externalIPs[0]: IPv6 address \"2001:0DB8::1\" should be in RFC 5952 canonical format (\"2001:db8::1\")"#,
             ],
         ),
         ("POST", &format!("{CORE}/serviceaccounts"), account, 201, &["deprecated in v1.32+"]),

@@ -4,10 +4,12 @@
 //! none.
 
 mod annotation_text;
+mod autoscaler_rules;
 
 use std::borrow::Cow;
 
 use kube_apimachinery::go_struct;
+use kube_apimachinery::status::FieldError;
 use serde_json::{Map, Value, json};
 
 use super::builtin_kind::BuiltinKind;
@@ -35,6 +37,16 @@ pub(super) struct HorizontalPodAutoscaler;
 impl BuiltinKind for HorizontalPodAutoscaler {
     fn default(&self, object: &mut Value) {
         default(object);
+    }
+
+    fn validate(&self, _resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
+        // kube-apiserver validates its internal type, which has the fields of the stored version.
+        let old = old.map(stored);
+        autoscaler_rules::validate(&stored(new), old.as_deref())
+    }
+
+    fn validate_subresource(&self, subresource: &str, _old: &Value, new: &Value) -> Vec<FieldError> {
+        if subresource == "status" { autoscaler_rules::validate_status(new) } else { Vec::new() }
     }
 
     fn convert_to_storage(&self, resource: &Resource, object: &mut Value) {

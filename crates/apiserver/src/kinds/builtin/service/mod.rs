@@ -2,6 +2,7 @@
 
 mod addresses;
 pub(crate) mod pool;
+mod service_rules;
 
 use kube_apimachinery::status::{ApiError, FieldError};
 use serde_json::{Value, json};
@@ -42,9 +43,17 @@ impl BuiltinKind for Service {
     }
 
     fn validate(&self, _resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
-        let mut errors = validate(new);
-        errors.extend(old.and_then(|old| validate_address(&old["spec"], &new["spec"])));
+        let mut errors = Vec::new();
+        if let Some(old) = old {
+            errors.extend(validate_address(&old["spec"], &new["spec"]));
+            errors.extend(service_rules::validate_update(old, new));
+        }
+        errors.extend(service_rules::validate(new, old));
         errors
+    }
+
+    fn validate_subresource(&self, subresource: &str, old: &Value, new: &Value) -> Vec<FieldError> {
+        if subresource == "status" { service_rules::validate_status(old, new) } else { Vec::new() }
     }
 
     fn warnings(&self, _resource: &Resource, service: &Value, _old: Option<&Value>) -> Vec<String> {
@@ -98,19 +107,6 @@ fn default(service: &mut Value) {
             });
         });
     }
-}
-
-fn validate(service: &Value) -> Vec<FieldError> {
-    let spec = &service["spec"];
-    if spec["type"] == "ExternalName" && !has_text(&spec["externalName"]) {
-        return vec![FieldError::required("spec.externalName", "")];
-    }
-    let kind = spec["type"].as_str().unwrap_or_default();
-    if spec["clusterIP"] == "None" && ["NodePort", "LoadBalancer"].contains(&kind) {
-        let why = format!("may not be set to 'None' for {kind} services");
-        return vec![FieldError::invalid("spec.clusterIPs[0]", "\"None\"", &why)];
-    }
-    Vec::new()
 }
 
 fn warnings(service: &Value) -> Vec<String> {
@@ -226,7 +222,7 @@ mod tests {
 
     #[test]
     fn the_cluster_ip_is_immutable() {
-        let service = |kind: &str, address: &str| json!({"spec": {"type": kind, "clusterIP": address, "externalName": "x.example"}});
+        let service = |kind: &str, address: &str| json!({"spec": {"type": kind, "clusterIP": address, "externalName": "x.example", "ports": [{"port": 80}]}});
         let why = "spec.clusterIPs[0]: Invalid value: [\"10.96.0.2\"]: may not change once set";
         let check = |old: Value, new: Value, expected: &[&str]| check_update("Service", &old, &new, expected);
         check(service("ClusterIP", "10.96.0.1"), service("NodePort", "10.96.0.2"), &[why]);

@@ -1,0 +1,49 @@
+//! VolumeAttributesClasses.
+
+use kube_apimachinery::status::FieldError;
+use serde_json::Value;
+
+use super::builtin_kind::BuiltinKind;
+use super::shared::field_checks::csi_driver;
+use super::shared::fields::text;
+use super::shared::immutable_fields::immutable;
+use super::storage_class;
+use crate::kind::resource::Resource;
+
+#[derive(Debug)]
+pub(super) struct VolumeAttributesClass;
+
+impl BuiltinKind for VolumeAttributesClass {
+    fn validate(&self, _resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
+        if let Some(old) = old {
+            return immutable("", old, new, &["driverName", "parameters"]);
+        }
+        let mut errors = csi_driver(text(new, "driverName"), "driverName");
+        errors.extend(storage_class::parameters(&new["parameters"]));
+        if new["parameters"].as_object().is_none_or(serde_json::Map::is_empty) {
+            errors.push(FieldError::required("parameters", "must contain at least one key/value pair"));
+        }
+        errors
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::kinds::builtin::test_helpers::check;
+
+    /// Observed with kube-apiserver v1.36.3.
+    #[test]
+    fn a_class_has_a_driver_and_parameters() {
+        check(
+            "VolumeAttributesClass",
+            &json!({}),
+            None,
+            &[
+                "driverName: Required value",
+                "parameters: Required value: must contain at least one key/value pair",
+            ],
+        );
+    }
+}
