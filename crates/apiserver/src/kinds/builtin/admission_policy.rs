@@ -1,6 +1,11 @@
 //! ValidatingAdmissionPolicies, MutatingAdmissionPolicies and their bindings. This server stores them without evaluating them.
 
+mod policy_rules;
+
+use kube_apimachinery::status::FieldError;
 use serde_json::{Value, json};
+
+use policy_rules::PolicyKind;
 
 use super::builtin_kind::BuiltinKind;
 use super::shared::fields::{elements, set, text, within};
@@ -16,6 +21,10 @@ impl BuiltinKind for AdmissionPolicy {
             set(spec, "failurePolicy", json!("Fail"));
             within(spec, "matchConstraints", default_match_resources);
         });
+    }
+
+    fn validate(&self, resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
+        policy_rules::validate_policy(kind_of(resource), new, old)
     }
 
     fn warnings(&self, resource: &Resource, policy: &Value, old: Option<&Value>) -> Vec<String> {
@@ -39,9 +48,18 @@ impl BuiltinKind for AdmissionPolicyBinding {
         within(binding, "spec", |spec| within(spec, "matchResources", default_match_resources));
     }
 
+    fn validate(&self, resource: &Resource, new: &Value, _old: Option<&Value>) -> Vec<FieldError> {
+        policy_rules::validate_binding(kind_of(resource), new)
+    }
+
     fn warnings(&self, resource: &Resource, binding: &Value, old: Option<&Value>) -> Vec<String> {
         warnings(resource, binding, old)
     }
+}
+
+/// Returns whether policies of a resource mutate or validate.
+fn kind_of(resource: &Resource) -> PolicyKind {
+    if resource.kind.starts_with("Mutating") { PolicyKind::Mutating } else { PolicyKind::Validating }
 }
 
 /// Sets defaults of a policy's match criteria.

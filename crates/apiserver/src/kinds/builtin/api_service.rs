@@ -1,9 +1,16 @@
 //! APIServices.
 
+use kube_apimachinery::go::quote;
+use kube_apimachinery::names::{self, NameRule};
+use kube_apimachinery::status::FieldError;
 use serde_json::{Value, json};
 
 use super::builtin_kind::BuiltinKind;
-use super::shared::fields::{set, within};
+use super::shared::domain_checks::subdomain;
+use super::shared::field_checks::{decoded_length, invalid_text, port_number, required};
+use super::shared::fields::{list, set, text, within};
+use super::shared::label_selector::invalid;
+use crate::kind::resource::Resource;
 
 #[derive(Debug)]
 pub(super) struct APIService;
@@ -14,4 +21,73 @@ impl BuiltinKind for APIService {
             within(spec, "service", |service| set(service, "port", json!(443)));
         });
     }
+    fn validate(&self, _resource: &Resource, new: &Value, _old: Option<&Value>) -> Vec<FieldError> {
+        validate(new)
+    }
+
+    fn validate_subresource(&self, subresource: &str, _old: &Value, new: &Value) -> Vec<FieldError> {
+        const STATUSES: [&str; 3] = ["True", "False", "Unknown"];
+        if subresource != "status" {
+            return Vec::new();
+        }
+        let wrong = list(&new["status"], "conditions").iter().enumerate().filter_map(|(index, condition)| {
+            let status = Some(text(condition, "status")).filter(|status| !STATUSES.contains(status))?;
+            let field = format!("status.conditions[{index}].status");
+            Some(FieldError::not_supported(field, status, &STATUSES))
+        });
+        wrong.collect()
+    }
+}
+
+fn validate(api: &Value) -> Vec<FieldError> {
+    let spec = &api["spec"];
+    let (name, group, version) = (text(&api["metadata"], "name"), text(spec, "group"), text(spec, "version"));
+    let expected = format!("{version}.{group}");
+    let mut errors = Vec::new();
+    let wrong = names::name(NameRule::PathSegment, name);
+    if wrong.is_empty() && name != expected {
+        let why = format!("must be `spec.version+\".\"+spec.group`: {}", quote(&expected));
+        errors.push(invalid_text("metadata.name", name, &why));
+    }
+    match group {
+        "" if version == "v1" => {}
+        "" => {
+            let why = "only v1 may have an empty group and it better be legacy kube";
+            errors.push(FieldError::required("spec.group", why));
+        }
+        group => errors.extend(subdomain(group, "spec.group")),
+    }
+    errors.extend(invalid("spec.version", version, &names::name(NameRule::Label1035, version)));
+    for (field, max) in [("groupPriorityMinimum", 20_000), ("versionPriority", 1000)] {
+        let number = spec[field].as_i64().unwrap_or_default();
+        if !(1..=max).contains(&number) {
+            let why = format!("must be positive and less than {max}");
+            errors.push(FieldError::invalid(format!("spec.{field}"), &number.to_string(), &why));
+        }
+    }
+    let (service, bundle) = (&spec["service"], decoded_length(&spec["caBundle"]));
+    let is_insecure = spec["insecureSkipTLSVerify"] == true;
+    let insecure = |why: &str| FieldError::invalid("spec.insecureSkipTLSVerify", "true", why);
+    if service.is_null() {
+        if bundle > 0 {
+            let why = "local APIServices may not have a caBundle";
+            errors.push(invalid_text("spec.caBundle", &format!("{bundle} bytes"), why));
+        }
+        if is_insecure {
+            errors.push(insecure("local APIServices may not have insecureSkipTLSVerify"));
+        }
+        return errors;
+    }
+    for field in ["namespace", "name"] {
+        errors.extend(required(service, field, "spec.service"));
+    }
+    let port = service["port"].as_i64().unwrap_or_default();
+    if port_number(port, "").is_some() {
+        let why = "port is not valid: must be between 1 and 65535, inclusive";
+        errors.push(FieldError::invalid("spec.service.port", &port.to_string(), why));
+    }
+    if is_insecure && bundle > 0 {
+        errors.push(insecure("may not be true if caBundle is present"));
+    }
+    errors
 }

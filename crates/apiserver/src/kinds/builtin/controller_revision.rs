@@ -21,6 +21,9 @@ impl BuiltinKind for ControllerRevision {
             None if new["data"].is_null() => {
                 errors.push(FieldError::required("data", "data is mandatory"));
             }
+            None if !new["data"].is_object() => {
+                errors.push(FieldError::required("data", "data must be a valid JSON object"));
+            }
             Some(old) if old["data"] != new["data"] || old["revision"] != new["revision"] => {
                 errors.push(FieldError::invalid("data", &new["data"].to_string(), IMMUTABLE));
             }

@@ -1,5 +1,7 @@
 //! CronJobs.
 
+mod schedule;
+
 use kube_apimachinery::go;
 use kube_apimachinery::status::FieldError;
 use serde_json::{Value, json};
@@ -8,6 +10,7 @@ use super::builtin_kind::BuiltinKind;
 use super::job;
 use super::shared::field_checks::{invalid_text, not_negative, required, supported};
 use super::shared::fields::{set, text, within};
+use super::shared::label_selector::invalid;
 use super::shared::{pod_spec, workload};
 use crate::kind::resource::Resource;
 
@@ -38,8 +41,13 @@ impl BuiltinKind for CronJob {
     fn validate(&self, _resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
         let spec = &new["spec"];
         let mut errors: Vec<FieldError> = required(spec, "schedule", "spec").into_iter().collect();
-        errors.extend(zone_in_schedule(spec, old.map(|old| &old["spec"])));
+        errors.extend(validate_schedule(spec, old.map(|old| &old["spec"])));
         errors.extend(not_negative(spec, "startingDeadlineSeconds", "spec"));
+        // An unknown time zone of an old server may stay.
+        let zone = spec["timeZone"].as_str();
+        if let Some(zone) = zone.filter(|zone| old.is_none_or(|old| old["spec"]["timeZone"] != *zone)) {
+            errors.extend(invalid("spec.timeZone", zone, &schedule::check_time_zone(zone)));
+        }
         errors.extend(supported(spec, "concurrencyPolicy", "spec", &["Allow", "Forbid", "Replace"]));
         errors.extend(job::validate_of_template(new, JOB_SPEC));
         let template = &spec["jobTemplate"]["spec"];
@@ -86,6 +94,17 @@ impl BuiltinKind for CronJob {
         }
         warnings
     }
+}
+
+/// Checks the syntax of a schedule.
+fn validate_schedule(spec: &Value, old: Option<&Value>) -> Vec<FieldError> {
+    let given = text(spec, "schedule");
+    if given.is_empty() {
+        return Vec::new();
+    }
+    let wrong = schedule::check_schedule(given).err();
+    let wrong = wrong.map(|why| invalid_text("spec.schedule", given, &why));
+    wrong.into_iter().chain(zone_in_schedule(spec, old)).collect()
 }
 
 /// Checks that a schedule names no time zone, unless it did before.

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::builtin_kind::BuiltinKind;
 use super::shared::fields::{set, set_pointer, within};
 use super::shared::workload::StatusNumbers;
-use super::shared::{pod_spec, workload};
+use super::shared::{pod_spec, rolling_update, workload};
 use crate::kind::WriteContext;
 use crate::kind::resource::Resource;
 
@@ -82,7 +82,9 @@ impl BuiltinKind for DaemonSet {
         errors.extend(workload::validate_daemon_selector(&new["spec"]));
         errors.extend(pod_spec::validate(new, pod_spec::IN_WORKLOAD));
         errors.extend(workload::validate_endless(&new["spec"], "DaemonSet"));
-        errors.extend(workload::validate_numbers(&new["spec"], &["minReadySeconds", "revisionHistoryLimit"]));
+        errors.extend(workload::validate_numbers(&new["spec"], &["minReadySeconds"]));
+        errors.extend(validate_strategy(&new["spec"]["updateStrategy"]));
+        errors.extend(workload::validate_numbers(&new["spec"], &["revisionHistoryLimit"]));
         errors
     }
 
@@ -131,6 +133,34 @@ fn set_template_generation(object: &mut Value, generation: i64) {
     let annotations = metadata.entry("annotations").or_insert_with(|| json!({}));
     if let Value::Object(annotations) = annotations {
         annotations.insert(TEMPLATE_GENERATION.to_owned(), json!(generation.to_string()));
+    }
+}
+
+fn validate_strategy(strategy: &Value) -> Vec<FieldError> {
+    const PATH: &str = "spec.updateStrategy";
+    let (rolling, field) = (&strategy["rollingUpdate"], format!("{PATH}.rollingUpdate"));
+    match strategy["type"].as_str().unwrap_or_default() {
+        "OnDelete" => Vec::new(),
+        "RollingUpdate" if rolling.is_null() => vec![FieldError::required(field, "")],
+        "RollingUpdate" => rolling_update::of_daemon_set(rolling, &field),
+        // The message shows the value as a Go struct.
+        other => {
+            let limits = if rolling.is_null() {
+                Value::Null.to_string()
+            } else {
+                let [unavailable, surge] = ["maxUnavailable", "maxSurge"].map(|limit| &rolling[limit]);
+                format!("{{\"MaxUnavailable\":{unavailable},\"MaxSurge\":{surge}}}")
+            };
+            vec![FieldError {
+                reason: "FieldValueNotSupported",
+                field: PATH.to_owned(),
+                message: format!(
+                    "Unsupported value: {{\"Type\":{},\"RollingUpdate\":{limits}}}: supported values: \"RollingUpdate\", \
+                     \"OnDelete\"",
+                    quote(other)
+                ),
+            }]
+        }
     }
 }
 

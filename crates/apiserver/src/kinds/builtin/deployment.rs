@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::builtin_kind::BuiltinKind;
 use super::shared::fields::{set, within};
 use super::shared::workload::StatusNumbers;
-use super::shared::{pod_spec, workload};
+use super::shared::{pod_spec, rolling_update, workload};
 use crate::kind::resource::Resource;
 
 #[derive(Debug)]
@@ -77,22 +77,16 @@ impl BuiltinKind for Deployment {
 }
 
 /// Validates the strategy: limits only for rolling updates, and not both zero.
-fn validate_strategy(strategy: &Value) -> Option<FieldError> {
+fn validate_strategy(strategy: &Value) -> Vec<FieldError> {
     const PATH: &str = "spec.strategy";
     let rolling = &strategy["rollingUpdate"];
     match strategy["type"].as_str().unwrap_or_default() {
-        "Recreate" if !rolling.is_null() => Some(FieldError::forbidden(
+        "Recreate" if !rolling.is_null() => vec![FieldError::forbidden(
             format!("{PATH}.rollingUpdate"),
             "may not be specified when strategy `type` is 'Recreate'",
-        )),
-        "RollingUpdate" if is_none(&rolling["maxUnavailable"]) && is_none(&rolling["maxSurge"]) => {
-            Some(FieldError::invalid(
-                format!("{PATH}.rollingUpdate.maxUnavailable"),
-                &rolling["maxUnavailable"].to_string(),
-                "may not be 0 when `maxSurge` is 0",
-            ))
-        }
-        "Recreate" | "RollingUpdate" => None,
+        )],
+        "RollingUpdate" => rolling_update::of_deployment(rolling, &format!("{PATH}.rollingUpdate")),
+        "Recreate" => Vec::new(),
         // The message shows the value as a Go struct.
         other => {
             let limits = if rolling.is_null() {
@@ -105,7 +99,7 @@ fn validate_strategy(strategy: &Value) -> Option<FieldError> {
                     });
                 format!("{{\"MaxUnavailable\":{unavailable},\"MaxSurge\":{surge}}}")
             };
-            Some(FieldError {
+            vec![FieldError {
                 reason: "FieldValueNotSupported",
                 field: PATH.to_owned(),
                 message: format!(
@@ -113,14 +107,9 @@ fn validate_strategy(strategy: &Value) -> Option<FieldError> {
                      \"RollingUpdate\"",
                     json!(other)
                 ),
-            })
+            }]
         }
     }
-}
-
-/// Whether a limit is `0` or `0%`.
-fn is_none(limit: &Value) -> bool {
-    limit.as_str().map_or(limit.as_i64() == Some(0), |text| text.trim_end_matches('%') == "0")
 }
 
 /// Validates that the progress deadline exceeds the time until a pod counts as available.

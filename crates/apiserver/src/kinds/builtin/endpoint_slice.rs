@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::builtin_kind::BuiltinKind;
 use super::shared::discouraged;
+use super::shared::domain_checks::{canonical_address, full_domain};
 use super::shared::field_checks::{address, duplicate, invalid_text, reachable_address, supported, too_many};
 use super::shared::fields::{elements, list, set_pointer, text};
 use super::shared::immutable_fields::immutable;
@@ -130,10 +131,16 @@ fn validate_endpoints(slice: &Value) -> Vec<FieldError> {
         }
         for (index, given) in addresses.iter().enumerate() {
             let (given, place) = (given.as_str().unwrap_or_default(), format!("{field}[{index}]"));
-            if !["IPv4", "IPv6"].contains(&family) {
-                continue;
-            }
-            if let Some(error) = address(given, &place) {
+            let wrong = match family {
+                "IPv4" => address(given, &place),
+                "IPv6" => canonical_address(given, &place),
+                "FQDN" => {
+                    errors.extend(full_domain(given, &place));
+                    continue;
+                }
+                _ => continue,
+            };
+            if let Some(error) = wrong {
                 errors.push(error);
                 continue;
             }
@@ -152,6 +159,31 @@ fn validate_endpoints(slice: &Value) -> Vec<FieldError> {
         }
         if let Some(host) = endpoint["hostname"].as_str() {
             errors.extend(invalid(&format!("{path}.hostname"), host, &names::label(host)));
+        }
+        errors.extend(validate_hints(&endpoint["hints"], &format!("{path}.hints")));
+    }
+    errors
+}
+
+/// Validates the zones and nodes that should use an endpoint.
+fn validate_hints(hints: &Value, path: &str) -> Vec<FieldError> {
+    const MAX: usize = 8;
+    let checks: [(&str, fn(&str) -> Vec<String>); 2] =
+        [("forZones", names::label_value), ("forNodes", names::subdomain)];
+    let mut errors = Vec::new();
+    for (field, wrong) in checks {
+        let (targets, path) = (list(hints, field), format!("{path}.{field}"));
+        if targets.len() > MAX {
+            errors.push(too_many(path, targets.len(), MAX));
+            return errors;
+        }
+        let mut seen = BTreeSet::new();
+        for (index, target) in targets.iter().enumerate() {
+            let (name, field) = (text(target, "name"), format!("{path}[{index}].name"));
+            if !seen.insert(name) {
+                errors.push(duplicate(&*field, name));
+            }
+            errors.extend(invalid(&field, name, &wrong(name)));
         }
     }
     errors

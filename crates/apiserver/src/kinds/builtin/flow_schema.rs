@@ -1,10 +1,25 @@
 //! FlowSchemas.
 
+use kube_apimachinery::go;
+use kube_apimachinery::names::{self, NameRule};
+use kube_apimachinery::status::FieldError;
 use serde_json::{Value, json};
 
 use super::builtin_kind::BuiltinKind;
-use super::shared::fields::within;
+use super::shared::domain_checks::subdomain;
+use super::shared::field_checks::{duplicate, invalid_text, required};
+use super::shared::fields::{list, text, within};
+use super::shared::label_selector::invalid;
 use crate::kind::WHOLE_METADATA;
+use crate::kind::resource::Resource;
+
+/// Maximum precedence of a schema, which is the last to match.
+const MAX_PRECEDENCE: i64 = 10_000;
+const VERBS: [&str; 9] =
+    ["create", "delete", "deletecollection", "get", "list", "patch", "proxy", "update", "watch"];
+/// Kinds of subjects with the field of each.
+const SUBJECTS: [(&str, &str); 3] =
+    [("Group", "group"), ("ServiceAccount", "serviceAccount"), ("User", "user")];
 
 #[derive(Debug)]
 pub(super) struct FlowSchema;
@@ -18,6 +33,16 @@ impl BuiltinKind for FlowSchema {
         });
     }
 
+    fn validate(&self, _resource: &Resource, new: &Value, _old: Option<&Value>) -> Vec<FieldError> {
+        let mut errors = validate(text(&new["metadata"], "name"), &new["spec"]);
+        errors.extend(validate_conditions(&new["status"]));
+        errors
+    }
+
+    fn validate_subresource(&self, _subresource: &str, _old: &Value, new: &Value) -> Vec<FieldError> {
+        validate_conditions(&new["status"])
+    }
+
     fn status_keeps(&self) -> &'static [&'static str] {
         &WHOLE_METADATA
     }
@@ -25,4 +50,207 @@ impl BuiltinKind for FlowSchema {
     fn resets(&self, subresource: &str) -> Option<&'static [&'static str]> {
         (subresource == "status").then_some(&["metadata", "spec"])
     }
+}
+
+fn validate(name: &str, spec: &Value) -> Vec<FieldError> {
+    const PRECEDENCE: &str = "spec.matchingPrecedence";
+    const METHODS: [&str; 2] = ["ByNamespace", "ByUser"];
+    let precedence = spec["matchingPrecedence"].as_i64().unwrap_or_default();
+    let mut errors = Vec::new();
+    let mut refuse = |why: &str| errors.push(FieldError::invalid(PRECEDENCE, &precedence.to_string(), why));
+    match precedence {
+        ..=0 => refuse("must be a positive value"),
+        1 if name != "exempt" => refuse("only the schema named 'exempt' may have matchingPrecedence 1"),
+        1..=MAX_PRECEDENCE => {}
+        _ => refuse(&format!("must not be greater than {MAX_PRECEDENCE}")),
+    }
+    let method = &spec["distinguisherMethod"];
+    if !method.is_null() && !METHODS.contains(&text(method, "type")) {
+        // The message shows the value as a Go struct.
+        let shown = format!("{{\"Type\":{}}}", go::quote(text(method, "type")));
+        errors.push(unsupported("spec.distinguisherMethod.type", &shown, &METHODS));
+    }
+    let field = "spec.priorityLevelConfiguration.name";
+    match text(&spec["priorityLevelConfiguration"], "name") {
+        "" => errors.push(FieldError::required(field, "must reference a priority level")),
+        level => errors.extend(subdomain(level, field)),
+    }
+    for (index, rule) in list(spec, "rules").iter().enumerate() {
+        errors.extend(validate_rule(rule, &format!("spec.rules[{index}]")));
+    }
+    errors
+}
+
+/// Error for a value that is not a text.
+fn unsupported(field: &str, shown: &str, supported: &[&str]) -> FieldError {
+    let supported: Vec<String> = supported.iter().map(|value| go::quote(value)).collect();
+    FieldError {
+        reason: "FieldValueNotSupported",
+        field: field.to_owned(),
+        message: format!("Unsupported value: {shown}: supported values: {}", supported.join(", ")),
+    }
+}
+
+fn validate_rule(rule: &Value, path: &str) -> Vec<FieldError> {
+    let [subjects, resources, urls] =
+        ["subjects", "resourceRules", "nonResourceRules"].map(|field| list(rule, field));
+    let mut errors = Vec::new();
+    if subjects.is_empty() {
+        let why = "subjects must contain at least one value";
+        errors.push(FieldError::required(format!("{path}.subjects"), why));
+    }
+    for (index, subject) in subjects.iter().enumerate() {
+        errors.extend(validate_subject(subject, &format!("{path}.subjects[{index}]")));
+    }
+    if resources.is_empty() && urls.is_empty() {
+        let why = "at least one of resourceRules and nonResourceRules has to be non-empty";
+        errors.push(FieldError::required(path, why));
+    }
+    for (index, rule) in resources.iter().enumerate() {
+        errors.extend(validate_resources(rule, &format!("{path}.resourceRules[{index}]")));
+    }
+    for (index, rule) in urls.iter().enumerate() {
+        errors.extend(validate_urls(rule, &format!("{path}.nonResourceRules[{index}]")));
+    }
+    errors
+}
+
+fn validate_subject(subject: &Value, path: &str) -> Vec<FieldError> {
+    let kind = text(subject, "kind");
+    let Some((_, own)) = SUBJECTS.iter().find(|(name, _)| *name == kind) else {
+        let kinds = SUBJECTS.map(|(kind, _)| kind);
+        return vec![FieldError::not_supported(format!("{path}.kind"), kind, &kinds)];
+    };
+    let (named, field) = (&subject[*own], format!("{path}.{own}"));
+    let mut errors = if named.is_null() {
+        vec![FieldError::required(&*field, &format!("{own} is required when subject kind is '{kind}'"))]
+    } else if kind == "ServiceAccount" {
+        validate_account(named, &field)
+    } else {
+        required(named, "name", &field).into_iter().collect()
+    };
+    // Errors about the other fields have this order.
+    for other in ["serviceAccount", "user", "group"] {
+        let others = SUBJECTS.iter().find(|(_, field)| *field == other && field != own);
+        if let Some((kind, _)) = others.filter(|_| !subject[other].is_null()) {
+            let why = format!("{other} is forbidden when subject kind is not '{kind}'");
+            errors.push(FieldError::forbidden(format!("{path}.{other}"), &why));
+        }
+    }
+    errors
+}
+
+fn validate_account(account: &Value, path: &str) -> Vec<FieldError> {
+    let mut errors = match text(account, "name") {
+        "" => vec![FieldError::required(format!("{path}.name"), "")],
+        "*" => Vec::new(),
+        name => subdomain(name, &format!("{path}.name")),
+    };
+    let field = format!("{path}.namespace");
+    match text(account, "namespace") {
+        "" => {
+            errors.push(FieldError::required(field, "must specify namespace for service account"));
+        }
+        namespace => errors.extend(invalid(&field, namespace, &names::name(NameRule::Label, namespace))),
+    }
+    errors
+}
+
+/// Whether a list has `*`.
+fn has_star(values: &[Value]) -> bool {
+    values.iter().any(|value| value == "*")
+}
+
+/// Checks that a list with `*` has nothing else.
+fn star_alone(rule: &Value, name: &str, others: &str, path: &str) -> Option<FieldError> {
+    let values = list(rule, name);
+    let why = || format!("if '*' is present, must not specify other {others}");
+    (values.len() > 1 && has_star(values))
+        .then(|| FieldError::invalid(format!("{path}.{name}"), &go::json(&rule[name]), &why()))
+}
+
+fn validate_verbs(rule: &Value, path: &str) -> Option<FieldError> {
+    let (verbs, field) = (list(rule, "verbs"), format!("{path}.verbs"));
+    if verbs.is_empty() {
+        return Some(FieldError::required(field, "verbs must contain at least one value"));
+    }
+    if has_star(verbs) {
+        return star_alone(rule, "verbs", "verbs", path);
+    }
+    let is_known = |verb: &Value| verb.as_str().is_some_and(|verb| VERBS.contains(&verb));
+    (!verbs.iter().all(is_known)).then(|| unsupported(&field, &go::json(&rule["verbs"]), &VERBS))
+}
+
+fn validate_resources(rule: &Value, path: &str) -> Vec<FieldError> {
+    let mut errors: Vec<FieldError> = validate_verbs(rule, path).into_iter().collect();
+    for (name, one, others) in
+        [("apiGroups", "api group", "api groups"), ("resources", "resource", "resources")]
+    {
+        if list(rule, name).is_empty() {
+            let why = format!("resource rules must supply at least one {one}");
+            errors.push(FieldError::required(format!("{path}.{name}"), &why));
+        }
+        errors.extend(star_alone(rule, name, others, path));
+    }
+    let (namespaces, field) = (list(rule, "namespaces"), format!("{path}.namespaces"));
+    if namespaces.is_empty() && rule["clusterScope"] != true {
+        let why = "resource rules that are not cluster scoped must supply at least one namespace";
+        errors.push(FieldError::required(&*field, why));
+    }
+    if has_star(namespaces) {
+        errors.extend(star_alone(rule, "namespaces", "namespaces", path));
+        return errors;
+    }
+    for (index, namespace) in namespaces.iter().filter_map(Value::as_str).enumerate() {
+        for why in names::name(NameRule::Label, namespace) {
+            let why = format!("each member of this list must be '*' or a DNS-1123 label; {why}");
+            errors.push(invalid_text(format!("{field}[{index}]"), namespace, &why));
+        }
+    }
+    errors
+}
+
+fn validate_urls(rule: &Value, path: &str) -> Vec<FieldError> {
+    const URLS: &str = "nonResourceURLs";
+    let mut errors: Vec<FieldError> = validate_verbs(rule, path).into_iter().collect();
+    let (urls, field) = (list(rule, URLS), format!("{path}.{URLS}"));
+    if urls.is_empty() {
+        errors.push(FieldError::required(field, &format!("{URLS} must contain at least one value")));
+    } else if has_star(urls) {
+        errors.extend(star_alone(rule, URLS, "non-resource URLs", path));
+    } else {
+        for (index, url) in urls.iter().filter_map(Value::as_str).enumerate() {
+            let wrong = wrong_url(url);
+            errors.extend(wrong.map(|why| invalid_text(format!("{field}[{index}]"), url, why)));
+        }
+    }
+    errors
+}
+
+/// Returns the reason why a path of no resource is invalid.
+fn wrong_url(url: &str) -> Option<&'static str> {
+    let stars = url.matches('*').count();
+    let reasons = [
+        (url.is_empty(), "must not be empty"),
+        (!url.starts_with('/'), "must start with slash"),
+        (url.contains(' '), "must not contain white-space"),
+        (url.contains("//"), "must not contain double slash"),
+        (stars > 1 || stars == 1 && !url.ends_with("/*"), "wildcard can only do suffix matching"),
+    ];
+    reasons.iter().find(|(applies, _)| *applies).map(|(_, why)| *why)
+}
+
+/// Checks that conditions in the status have different types.
+pub(super) fn validate_conditions(status: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let mut seen = Vec::new();
+    for (index, condition) in list(status, "conditions").iter().enumerate() {
+        let (kind, path) = (text(condition, "type"), format!("status.conditions[{index}]"));
+        if seen.contains(&kind) {
+            errors.push(duplicate(format!("{path}.type"), kind));
+        }
+        seen.push(kind);
+        errors.extend(required(condition, "type", &path));
+    }
+    errors
 }

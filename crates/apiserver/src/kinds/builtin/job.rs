@@ -1,12 +1,15 @@
 //! Jobs.
 
+mod pod_policies;
+
 use kube_apimachinery::selector::LabelSelector;
 use kube_apimachinery::status::FieldError;
 use kube_apimachinery::{go, names};
 use serde_json::{Map, Value, json};
 
 use super::builtin_kind::BuiltinKind;
-use super::shared::field_checks::{invalid_text, not_negative, supported};
+use super::shared::domain_checks::domain_path;
+use super::shared::field_checks::{invalid_text, not_negative, supported, too_long};
 use super::shared::fields::{elements, set, text, within};
 use super::shared::immutable_fields::immutable;
 use super::shared::{label_selector, pod_spec, workload};
@@ -114,6 +117,7 @@ fn validate_spec(job: &Value) -> Vec<FieldError> {
 pub(super) fn validate_of_template(object: &Value, path: &str) -> Vec<FieldError> {
     const MAX_INDEXED: i64 = 100_000;
     const MAX_OF_MANY: i64 = 10_000;
+    const MAX_MANAGER: usize = 63;
     let Some(spec) = object.pointer(&format!("/{}", path.replace('.', "/"))) else { return Vec::new() };
     let number = |field: &str| spec[field].as_i64();
     let (completions, parallelism) = (number("completions"), number("parallelism"));
@@ -126,6 +130,12 @@ pub(super) fn validate_of_template(object: &Value, path: &str) -> Vec<FieldError
     if failed.is_some() && per_index.is_none() {
         let why = "when maxFailedIndexes is specified";
         errors.push(FieldError::required(place("backoffLimitPerIndex"), why));
+    }
+    if let Some(manager) = spec["managedBy"].as_str() {
+        errors.extend(domain_path(manager, &place("managedBy")));
+        if manager.len() > MAX_MANAGER {
+            errors.push(too_long(place("managedBy"), MAX_MANAGER));
+        }
     }
     errors.extend(supported(spec, "completionMode", path, &["NonIndexed", "Indexed"]));
     let invalid =
@@ -172,6 +182,12 @@ pub(super) fn validate_of_template(object: &Value, path: &str) -> Vec<FieldError
         }
     }
     let has_policy = !spec["podFailurePolicy"].is_null();
+    if has_policy {
+        errors.extend(pod_policies::validate_failure_policy(spec, &place("podFailurePolicy")));
+    }
+    if !spec["successPolicy"].is_null() {
+        errors.extend(pod_policies::validate_success_policy(spec, &place("successPolicy")));
+    }
     let replacements: &[&str] = if has_policy { &["Failed"] } else { &["Failed", "TerminatingOrFailed"] };
     errors.extend(supported(spec, "podReplacementPolicy", path, replacements));
     let template = format!("{path}.template.spec");

@@ -28,6 +28,7 @@ use super::flow_schema::FlowSchema;
 use super::horizontal_pod_autoscaler::HorizontalPodAutoscaler;
 use super::ingress::Ingress;
 use super::ingress_class::IngressClass;
+use super::ip_address::IPAddress;
 use super::job::Job;
 use super::lease::Lease;
 use super::limit_range::LimitRange;
@@ -271,7 +272,7 @@ pub(super) static KINDS: &[KindAttributes] = &[
     },
     kind("networking.k8s.io/v1", "ingresses", SPEC, &Ingress),
     kind("networking.k8s.io/v1", "ingressclasses", SPEC, &IngressClass),
-    kind("networking.k8s.io/v1", "ipaddresses", Rules { name: NameRule::PathSegment, ..RULES }, &Plain),
+    kind("networking.k8s.io/v1", "ipaddresses", Rules { name: NameRule::PathSegment, ..RULES }, &IPAddress),
     kind("networking.k8s.io/v1", "networkpolicies", SPEC_NAMED_ONCE, &NetworkPolicy),
     kind("networking.k8s.io/v1", "servicecidrs", NAMED_ONCE, &ServiceCIDR),
     // The rules of kube-apiserver for this kind leave the metadata to the general ones.

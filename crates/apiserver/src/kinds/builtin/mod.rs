@@ -37,6 +37,7 @@ mod flow_schema;
 mod horizontal_pod_autoscaler;
 mod ingress;
 mod ingress_class;
+mod ip_address;
 mod job;
 mod lease;
 mod limit_range;

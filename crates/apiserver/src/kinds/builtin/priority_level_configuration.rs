@@ -1,10 +1,14 @@
 //! PriorityLevelConfigurations.
 
+use kube_apimachinery::status::FieldError;
 use serde_json::{Value, json};
 
 use super::builtin_kind::BuiltinKind;
-use super::shared::fields::{set, within};
+use super::flow_schema::validate_conditions;
+use super::shared::field_checks::invalid_text;
+use super::shared::fields::{set, text, within};
 use crate::kind::WHOLE_METADATA;
+use crate::kind::resource::Resource;
 
 #[derive(Debug)]
 pub(super) struct PriorityLevelConfiguration;
@@ -18,6 +22,16 @@ impl BuiltinKind for PriorityLevelConfiguration {
             });
             within(spec, "limited", default_limited);
         });
+    }
+
+    fn validate(&self, _resource: &Resource, new: &Value, _old: Option<&Value>) -> Vec<FieldError> {
+        let mut errors = validate(text(&new["metadata"], "name"), &new["spec"]);
+        errors.extend(validate_conditions(&new["status"]));
+        errors
+    }
+
+    fn validate_subresource(&self, _subresource: &str, _old: &Value, new: &Value) -> Vec<FieldError> {
+        validate_conditions(&new["status"])
     }
 
     fn status_keeps(&self) -> &'static [&'static str] {
@@ -42,4 +56,126 @@ fn default_limited(limited: &mut Value) {
             }
         });
     });
+}
+
+fn validate(name: &str, spec: &Value) -> Vec<FieldError> {
+    const TYPE: &str = "spec.type";
+    let kind = text(spec, "type");
+    let [limited, exempt] = ["limited", "exempt"].map(|field| &spec[field]);
+    let mut errors = Vec::new();
+    if (name == "exempt") != (kind == "Exempt") {
+        errors.push(invalid_text(TYPE, kind, "must be 'Exempt' if and only if `name` is 'exempt'"));
+    }
+    match kind {
+        "Exempt" => {
+            if !limited.is_null() {
+                let why = "must be nil if the type is not Limited";
+                errors.push(FieldError::forbidden("spec.limited", why));
+            }
+            errors.extend(validate_shares(exempt, "spec.exempt"));
+            errors.extend(validate_lendable(exempt, "spec.exempt"));
+        }
+        "Limited" => {
+            if !exempt.is_null() {
+                errors.push(FieldError::forbidden("spec.exempt", "must be nil if the type is Limited"));
+            }
+            if limited.is_null() {
+                let why = "must not be empty when type is Limited";
+                errors.push(FieldError::required("spec.limited", why));
+            } else {
+                errors.extend(validate_limited(limited, "spec.limited"));
+            }
+        }
+        "" => errors.push(FieldError::required(TYPE, "")),
+        _ => errors.push(FieldError::not_supported(TYPE, kind, &["Exempt", "Limited"])),
+    }
+    errors
+}
+
+/// Returns the error for a number that the condition refuses.
+fn check(
+    object: &Value,
+    field: &str,
+    path: &str,
+    is_valid: impl Fn(i64) -> bool,
+    why: &str,
+) -> Option<FieldError> {
+    let number = object[field].as_i64().filter(|number| !is_valid(*number))?;
+    Some(FieldError::invalid(format!("{path}.{field}"), &number.to_string(), why))
+}
+
+fn validate_shares(level: &Value, path: &str) -> Option<FieldError> {
+    let why = "must be a non-negative integer";
+    check(level, "nominalConcurrencyShares", path, |number| number >= 0, why)
+}
+
+fn validate_lendable(level: &Value, path: &str) -> Option<FieldError> {
+    let why = "must be between 0 and 100, inclusive";
+    check(level, "lendablePercent", path, |number| (0..=100).contains(&number), why)
+}
+
+fn validate_limited(limited: &Value, path: &str) -> Vec<FieldError> {
+    let mut errors: Vec<FieldError> = validate_shares(limited, path).into_iter().collect();
+    errors.extend(validate_response(&limited["limitResponse"], &format!("{path}.limitResponse")));
+    errors.extend(validate_lendable(limited, path));
+    let why = "if specified, must be a non-negative integer";
+    errors.extend(check(limited, "borrowingLimitPercent", path, |number| number >= 0, why));
+    errors
+}
+
+/// Validates what happens to requests beyond the limit. The messages name the type `Limited` instead of `Queue`, as in kube-apiserver.
+fn validate_response(response: &Value, path: &str) -> Vec<FieldError> {
+    let queuing = &response["queuing"];
+    let field = format!("{path}.queuing");
+    match (text(response, "type"), queuing.is_null()) {
+        ("Reject", false) => {
+            vec![FieldError::forbidden(field, "must be nil if limited.limitResponse.type is not Limited")]
+        }
+        ("Queue", true) => {
+            vec![FieldError::required(field, "must not be empty if limited.limitResponse.type is Limited")]
+        }
+        ("Queue", false) => validate_queuing(queuing, &field),
+        ("Reject", true) => Vec::new(),
+        ("", _) => vec![FieldError::required(format!("{path}.type"), "")],
+        (kind, _) => {
+            vec![FieldError::not_supported(format!("{path}.type"), kind, &["Queue", "Reject"])]
+        }
+    }
+}
+
+/// Validates the queues, among which a hash of 60 bits deals the requests of a flow.
+fn validate_queuing(queuing: &Value, path: &str) -> Vec<FieldError> {
+    const MAX_QUEUES: i64 = 10_000_000;
+    const MAX_BITS: f64 = 60.0;
+    let number = |field: &str| queuing[field].as_i64().unwrap_or_default();
+    let (queues, hand) = (number("queues"), number("handSize"));
+    let mut errors = Vec::new();
+    let mut refuse = |field: &str, why: &str| {
+        errors.push(FieldError::invalid(format!("{path}.{field}"), &number(field).to_string(), why));
+    };
+    if number("queueLengthLimit") <= 0 {
+        refuse("queueLengthLimit", "must be positive");
+    }
+    if queues <= 0 {
+        refuse("queues", "must be positive");
+    } else if queues > MAX_QUEUES {
+        refuse("queues", &format!("must not be greater than {MAX_QUEUES}"));
+    }
+    if hand <= 0 {
+        refuse("handSize", "must be positive");
+    } else if hand > queues {
+        refuse("handSize", &format!("should not be greater than queues ({queues})"));
+    } else if needed_bits(queues, hand) > MAX_BITS {
+        let why = format!(
+            "required entropy bits of deckSize {queues} and handSize {hand} should not be greater than {MAX_BITS}"
+        );
+        refuse("handSize", &why);
+    }
+    errors
+}
+
+/// Estimates the bits of a hash that deals a hand of queues.
+#[expect(clippy::cast_precision_loss, reason = "the estimate is a float, as in kube-apiserver")]
+fn needed_bits(queues: i64, hand: i64) -> f64 {
+    ((queues as f64).log2() * hand as f64).ceil()
 }

@@ -1,14 +1,18 @@
 //! RuntimeClasses.
 
+use std::collections::BTreeSet;
+
 use kube_apimachinery::go::quote;
 use kube_apimachinery::names;
 use kube_apimachinery::status::FieldError;
 use serde_json::Value;
 
 use super::builtin_kind::BuiltinKind;
-use super::shared::discouraged;
-use super::shared::fields::text;
+use super::shared::field_checks::labels;
+use super::shared::fields::{list, text};
 use super::shared::immutable_fields::immutable;
+use super::shared::label_selector::invalid;
+use super::shared::{discouraged, pod_spec};
 use crate::kind::resource::Resource;
 
 #[derive(Debug)]
@@ -22,13 +26,40 @@ impl BuiltinKind for RuntimeClass {
     }
 
     fn validate(&self, _resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
-        match (old, text(new, "handler")) {
-            (Some(old), _) => immutable("", old, new, &["handler"]),
-            (None, "") => vec![FieldError::required("handler", "")],
-            (None, handler) => {
-                let wrong = names::label(handler);
-                wrong.iter().map(|why| FieldError::invalid("handler", &quote(handler), why)).collect()
-            }
+        let mut errors = match text(new, "handler") {
+            "" => vec![FieldError::required("handler", "")],
+            handler => invalid("handler", handler, &names::label(handler)),
+        };
+        errors.extend(pod_spec::validate_limits(&new["overhead"]["podFixed"], "overhead"));
+        let scheduling = &new["scheduling"];
+        errors.extend(labels(&scheduling["nodeSelector"], "scheduling.nodeSelector"));
+        errors.extend(pod_spec::validate_tolerations(scheduling, "scheduling"));
+        errors.extend(repeated_tolerations(list(scheduling, "tolerations")));
+        errors.extend(old.map(|old| immutable("", old, new, &["handler"])).unwrap_or_default());
+        errors
+    }
+}
+
+/// Checks that no toleration occurs twice. Their seconds do not count.
+fn repeated_tolerations(tolerations: &[Value]) -> Vec<FieldError> {
+    const KEY: [&str; 4] = ["key", "operator", "value", "effect"];
+    let key = |toleration: &Value| KEY.map(|field| text(toleration, field).to_owned());
+    let mut seen = BTreeSet::new();
+    let mut errors = Vec::new();
+    for (index, toleration) in tolerations.iter().enumerate() {
+        if !seen.insert(key(toleration)) {
+            // The message shows the value as a Go struct.
+            let [key, operator, value, effect] = key(toleration).map(|text| quote(&text));
+            errors.push(FieldError {
+                reason: "FieldValueDuplicate",
+                field: format!("scheduling.tolerations[{index}]"),
+                message: format!(
+                    "Duplicate value: {{\"Key\":{key},\"Operator\":{operator},\"Value\":{value},\"Effect\":{effect},\
+                     \"TolerationSeconds\":{}}}",
+                    toleration["tolerationSeconds"]
+                ),
+            });
         }
     }
+    errors
 }

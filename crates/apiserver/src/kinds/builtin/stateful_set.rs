@@ -2,14 +2,17 @@
 
 use std::collections::BTreeMap;
 
+use kube_apimachinery::names;
 use kube_apimachinery::status::FieldError;
 use serde_json::{Value, json};
 
 use super::builtin_kind::BuiltinKind;
 use super::persistent_volume_claim::PersistentVolumeClaim;
+use super::shared::field_checks::not_negative;
 use super::shared::fields::{elements, list, put, set, text, within};
+use super::shared::label_selector::invalid;
 use super::shared::workload::StatusNumbers;
-use super::shared::{pod_spec, workload};
+use super::shared::{pod_spec, rolling_update, workload};
 use crate::kind::WriteContext;
 use crate::kind::resource::Resource;
 
@@ -44,6 +47,12 @@ impl BuiltinKind for StatefulSet {
         let spec = &new["spec"];
         let mut errors = validate_policies(spec);
         errors.extend(workload::validate_numbers(spec, &["replicas", "minReadySeconds"]));
+        errors.extend(not_negative(&spec["ordinals"], "start", "spec.ordinals"));
+        let (service, old_service) =
+            (text(spec, "serviceName"), old.map(|old| text(&old["spec"], "serviceName")));
+        if !service.is_empty() && old_service.is_none_or(|old| names::label(old).is_empty()) {
+            errors.extend(invalid("spec.serviceName", service, &names::label(service)));
+        }
         let (of_selector, validity) = workload::validate_selector("statefulset", "", spec);
         errors.extend(of_selector);
         // An update of a set that was invalid before need not mend its template.
@@ -167,23 +176,7 @@ fn validate_policies(spec: &Value) -> Vec<FieldError> {
             errors.push(FieldError::invalid("spec.podManagementPolicy", &json!(other).to_string(), why));
         }
     }
-    match text(&spec["updateStrategy"], "type") {
-        "" => errors.push(FieldError::required("spec.updateStrategy", "")),
-        "OnDelete" | "RollingUpdate" => {}
-        // The message shows the value as a Go struct.
-        other => {
-            let rolling = &spec["updateStrategy"]["rollingUpdate"];
-            let limits = if rolling.is_null() {
-                Value::Null.to_string()
-            } else {
-                let partition = rolling["partition"].as_i64().unwrap_or_default();
-                format!("{{\"Partition\":{partition},\"MaxUnavailable\":{}}}", rolling["maxUnavailable"])
-            };
-            let shown = format!("{{\"Type\":{},\"RollingUpdate\":{limits}}}", json!(other));
-            let why = "must be 'RollingUpdate' or 'OnDelete'";
-            errors.push(FieldError::invalid("spec.updateStrategy", &shown, why));
-        }
-    }
+    errors.extend(validate_strategy(&spec["updateStrategy"]));
     let retention = &spec["persistentVolumeClaimRetentionPolicy"];
     for field in ["whenDeleted", "whenScaled"] {
         let supported = ["Retain", "Delete"];
@@ -194,6 +187,32 @@ fn validate_policies(spec: &Value) -> Vec<FieldError> {
         }
     }
     errors
+}
+
+fn validate_strategy(strategy: &Value) -> Vec<FieldError> {
+    const PATH: &str = "spec.updateStrategy";
+    let (rolling, field) = (&strategy["rollingUpdate"], format!("{PATH}.rollingUpdate"));
+    // Messages show values as Go structs.
+    let shown = || match rolling {
+        Value::Null => Value::Null.to_string(),
+        _ => {
+            let partition = rolling["partition"].as_i64().unwrap_or_default();
+            format!("{{\"Partition\":{partition},\"MaxUnavailable\":{}}}", rolling["maxUnavailable"])
+        }
+    };
+    match text(strategy, "type") {
+        "" => vec![FieldError::required(PATH, "")],
+        "OnDelete" | "RollingUpdate" if rolling.is_null() => Vec::new(),
+        "OnDelete" => {
+            let why = "only allowed for updateStrategy 'RollingUpdate'";
+            vec![FieldError::invalid(field, &shown(), why)]
+        }
+        "RollingUpdate" => rolling_update::of_stateful_set(rolling, &field),
+        other => {
+            let shown = format!("{{\"Type\":{},\"RollingUpdate\":{}}}", json!(other), shown());
+            vec![FieldError::invalid(PATH, &shown, "must be 'RollingUpdate' or 'OnDelete'")]
+        }
+    }
 }
 
 /// Checks that an update only changes the mutable fields of the spec.

@@ -19,7 +19,37 @@ fn required(api_version: &str, kind: &str) -> Value {
     let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": container});
     let selector = json!({"matchLabels": {"a": "b"}});
     let once = json!({"containers": [{"name": "c", "image": "i"}], "restartPolicy": "Never"});
+    let criteria = json!({"resourceRules": [
+        {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]},
+    ]});
     match (api_version, kind) {
+        ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy") => {
+            json!({"spec": {"matchConstraints": criteria, "validations": [{"expression": "true"}]}})
+        }
+        ("admissionregistration.k8s.io/v1", "MutatingAdmissionPolicy") => json!({"spec": {
+            "matchConstraints": criteria, "reinvocationPolicy": "Never",
+            "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": "[]"}}],
+        }}),
+        ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicyBinding") => {
+            json!({"spec": {"policyName": "p", "validationActions": ["Deny"]}})
+        }
+        ("admissionregistration.k8s.io/v1", "MutatingAdmissionPolicyBinding") => {
+            json!({"spec": {"policyName": "p"}})
+        }
+        ("networking.k8s.io/v1", "IPAddress") => json!({
+            "metadata": {"name": "10.9.8.7"}, "spec": {"parentRef": {"resource": "services", "name": "s"}},
+        }),
+        ("networking.k8s.io/v1", "ServiceCIDR") => json!({"spec": {"cidrs": ["10.9.0.0/16"]}}),
+        ("apiregistration.k8s.io/v1", _) => json!({
+            "metadata": {"name": "v1.example.com"},
+            "spec": {"group": "example.com", "version": "v1", "groupPriorityMinimum": 1, "versionPriority": 1},
+        }),
+        ("flowcontrol.apiserver.k8s.io/v1", "FlowSchema") => {
+            json!({"spec": {"priorityLevelConfiguration": {"name": "exempt"}}})
+        }
+        ("flowcontrol.apiserver.k8s.io/v1", _) => {
+            json!({"spec": {"type": "Limited", "limited": {"limitResponse": {"type": "Reject"}}}})
+        }
         ("v1", "Service") => json!({"spec": {"ports": [{"port": 80}]}}),
         ("v1", "PersistentVolumeClaim") => {
             json!({"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}})

@@ -63,7 +63,8 @@ fn validate(configuration: &Value, old: Option<&Value>) -> Vec<FieldError> {
         let field = format!("webhooks[{index}]");
         check_webhook(hook, &field, &mut errors);
         if !is_unchanged {
-            check_conditions(list(hook, "matchConditions"), &format!("{field}.matchConditions"), &mut errors);
+            let conditions = list(hook, "matchConditions");
+            check_conditions(conditions, &format!("{field}.matchConditions"), false, &mut errors);
         }
         webhook_reference::check_review_versions(
             list(hook, "admissionReviewVersions"),
@@ -123,7 +124,8 @@ fn check_name(name: &str, field: &str, errors: &mut Vec<FieldError>) {
     }
 }
 
-fn check_rule(rule: &Value, field: &str, errors: &mut Vec<FieldError>) {
+/// Validates which requests match a rule.
+pub(super) fn check_rule(rule: &Value, field: &str, errors: &mut Vec<FieldError>) {
     let operations = list(rule, "operations");
     let place = format!("{field}.operations");
     check_star(operations, &place, "other operations", errors);
@@ -224,7 +226,13 @@ fn check_client_config(config: &Value, field: &str, errors: &mut Vec<FieldError>
     }
 }
 
-fn check_conditions(conditions: &[Value], field: &str, errors: &mut Vec<FieldError>) {
+/// Validates match conditions. Expressions with parameters (`params`) are not compiled.
+pub(super) fn check_conditions(
+    conditions: &[Value],
+    field: &str,
+    has_parameters: bool,
+    errors: &mut Vec<FieldError>,
+) {
     if conditions.len() > CONDITIONS {
         errors.push(FieldError {
             reason: "FieldValueTooMany",
@@ -238,7 +246,7 @@ fn check_conditions(conditions: &[Value], field: &str, errors: &mut Vec<FieldErr
         let expression = text(condition, "expression").trim();
         if expression.is_empty() {
             errors.push(FieldError::required(format!("{place}.expression"), ""));
-        } else if let Err(why) = crate::kind::match_condition::compile(expression) {
+        } else if !has_parameters && let Err(why) = crate::kind::match_condition::compile(expression) {
             let field = format!("{place}.expression");
             errors.push(if why.starts_with("program instantiation failed") {
                 let message = format!("Internal error: {why}");

@@ -1,5 +1,6 @@
 //! Rules of validation, compared with the answers of a kube-apiserver v1.36.3.
 
+mod builtin_rules;
 mod definitions;
 mod objects;
 

@@ -25,7 +25,7 @@ use crate::kinds::builtin::shared::field_checks::{
 use crate::kinds::builtin::shared::fields::{list, text};
 use crate::kinds::builtin::shared::label_selector::invalid;
 use container_resources::ResourceScope;
-pub(in crate::kinds::builtin) use placement::node_selector;
+pub(in crate::kinds::builtin) use placement::{node_selector, tolerations as validate_tolerations};
 
 const PULL_POLICIES: [&str; 3] = ["Always", "IfNotPresent", "Never"];
 const DNS_POLICIES: [&str; 4] = ["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"];
@@ -75,6 +75,12 @@ pub(in crate::kinds::builtin) fn validate(object: &Value, path: &str) -> Vec<Fie
         errors.push(FieldError::forbidden(format!("{path}.ephemeralContainers"), why));
     }
     errors
+}
+
+/// Validates limits that no container has, such as the overhead of a pod.
+pub(in crate::kinds::builtin) fn validate_limits(limits: &Value, path: &str) -> Vec<FieldError> {
+    let resources = json!({ "limits": limits });
+    container_resources::validate(&resources, ResourceScope::Container, &BTreeSet::new(), path)
 }
 
 /// Validates the annotations and the spec of a pod.

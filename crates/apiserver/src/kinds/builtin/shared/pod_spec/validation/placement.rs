@@ -24,7 +24,7 @@ enum LabelValues {
 }
 
 /// Validates the tolerations of a pod.
-pub(super) fn tolerations(spec: &Value, path: &str) -> Vec<FieldError> {
+pub(in crate::kinds::builtin) fn tolerations(spec: &Value, path: &str) -> Vec<FieldError> {
     let mut errors = Vec::new();
     for (index, toleration) in list(spec, "tolerations").iter().enumerate() {
         let path = format!("{path}.tolerations[{index}]");

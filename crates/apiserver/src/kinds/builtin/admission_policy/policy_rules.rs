@@ -1,0 +1,361 @@
+//! Validation of admission policies and their bindings. Expressions are not compiled, except those of match conditions without parameters.
+
+use std::collections::BTreeSet;
+
+use kube_apimachinery::go;
+use kube_apimachinery::names::{self, NameRule};
+use kube_apimachinery::status::FieldError;
+use serde_json::Value;
+
+use crate::kinds::builtin::shared::domain_checks::subdomain;
+use crate::kinds::builtin::shared::field_checks::{duplicate, invalid_text, required, supported};
+use crate::kinds::builtin::shared::fields::{list, text};
+use crate::kinds::builtin::shared::label_selector::{self, invalid};
+use crate::kinds::builtin::webhook_configuration::{check_conditions, check_rule};
+
+/// Words that are no names of variables in expressions.
+const RESERVED: [&str; 21] = [
+    "true",
+    "false",
+    "null",
+    "in",
+    "as",
+    "break",
+    "const",
+    "continue",
+    "else",
+    "for",
+    "function",
+    "if",
+    "import",
+    "let",
+    "loop",
+    "package",
+    "namespace",
+    "return",
+    "var",
+    "void",
+    "while",
+];
+
+/// What a policy does with a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum PolicyKind {
+    Mutating,
+    Validating,
+}
+
+/// Validates a policy, or the new state of `old`.
+pub(super) fn validate_policy(kind: PolicyKind, policy: &Value, old: Option<&Value>) -> Vec<FieldError> {
+    const CRITERIA: &str = "spec.matchConstraints";
+    let spec = &policy["spec"];
+    let parameters = &spec["paramKind"];
+    let mut errors: Vec<FieldError> =
+        supported(spec, "failurePolicy", "spec", &["Fail", "Ignore"]).into_iter().collect();
+    if !parameters.is_null() {
+        errors.extend(validate_parameter_kind(parameters));
+    }
+    let criteria = &spec["matchConstraints"];
+    if criteria.is_null() {
+        errors.push(FieldError::required(CRITERIA, ""));
+    } else {
+        errors.extend(validate_criteria(criteria, CRITERIA));
+        // The rules determine the types in expressions.
+        if list(criteria, "resourceRules").is_empty() {
+            errors.push(FieldError::required(format!("{CRITERIA}.resourceRules"), ""));
+        }
+        if kind == PolicyKind::Mutating {
+            errors.extend(validate_operations(criteria, CRITERIA));
+        }
+    }
+    let conditions =
+        |policy: &Value| (policy["spec"]["matchConditions"].clone(), policy["spec"]["paramKind"].clone());
+    // Conditions that have not changed are not compiled again.
+    if old.is_none_or(|old| conditions(old) != conditions(policy)) {
+        let given = list(spec, "matchConditions");
+        check_conditions(given, "spec.matchConditions", !parameters.is_null(), &mut errors);
+    }
+    for (index, variable) in list(spec, "variables").iter().enumerate() {
+        errors.extend(validate_variable(variable, &format!("spec.variables[{index}]")));
+    }
+    match kind {
+        PolicyKind::Mutating => errors.extend(validate_mutations(spec)),
+        PolicyKind::Validating => errors.extend(validate_checks(text(&policy["metadata"], "name"), spec)),
+    }
+    errors
+}
+
+/// Validates a binding.
+pub(super) fn validate_binding(kind: PolicyKind, binding: &Value) -> Vec<FieldError> {
+    const CRITERIA: &str = "spec.matchResources";
+    let spec = &binding["spec"];
+    let mut errors = match text(spec, "policyName") {
+        "" => vec![FieldError::required("spec.policyName", "")],
+        name => subdomain(name, "spec.policyName"),
+    };
+    let parameters = &spec["paramRef"];
+    if !parameters.is_null() {
+        errors.extend(validate_parameters(parameters, "spec.paramRef"));
+    }
+    let criteria = &spec["matchResources"];
+    if !criteria.is_null() {
+        errors.extend(validate_criteria(criteria, CRITERIA));
+        if kind == PolicyKind::Mutating {
+            errors.extend(validate_operations(criteria, CRITERIA));
+        }
+    }
+    if kind == PolicyKind::Validating {
+        errors.extend(validate_actions(spec));
+    }
+    errors
+}
+
+fn validate_parameter_kind(kind: &Value) -> Vec<FieldError> {
+    const PATH: &str = "spec.paramKind";
+    let version_field = format!("{PATH}.apiVersion");
+    let of_version = |given: &str, why: &[String]| {
+        (!why.is_empty()).then(|| invalid_text(&*version_field, given, &why.join(",")))
+    };
+    let given = text(kind, "apiVersion");
+    let mut errors = Vec::new();
+    let (group, version) = given.split_once('/').unwrap_or(("", given));
+    if given.is_empty() {
+        errors.push(FieldError::required(&*version_field, ""));
+    } else if version.contains('/') {
+        let why = format!("unexpected GroupVersion string: {given}");
+        errors.push(invalid_text(&*version_field, given, &why));
+    } else {
+        if !group.is_empty() {
+            errors.extend(of_version(group, &names::subdomain(group)));
+        }
+        if version.is_empty() {
+            errors.push(invalid_text(&*version_field, given, "version must be specified"));
+        } else {
+            errors.extend(of_version(version, &names::name(NameRule::Label1035, version)));
+        }
+    }
+    let (given, field) = (text(kind, "kind"), format!("{PATH}.kind"));
+    let wrong = names::name(NameRule::Label1035, &given.to_lowercase());
+    if given.is_empty() {
+        errors.push(FieldError::required(field, ""));
+    } else if !wrong.is_empty() {
+        let why = format!("may have mixed case, but should otherwise match: {}", wrong.join(","));
+        errors.push(invalid_text(field, given, &why));
+    }
+    errors
+}
+
+/// Validates which requests match.
+fn validate_criteria(criteria: &Value, path: &str) -> Vec<FieldError> {
+    let mut errors: Vec<FieldError> =
+        supported(criteria, "matchPolicy", path, &["Equivalent", "Exact"]).into_iter().collect();
+    for selector in ["namespaceSelector", "objectSelector"] {
+        errors.extend(label_selector::validate(&criteria[selector], &format!("{path}.{selector}")));
+    }
+    for field in ["resourceRules", "excludeResourceRules"] {
+        for (index, rule) in list(criteria, field).iter().enumerate() {
+            let path = format!("{path}.{field}[{index}]");
+            let mut seen = BTreeSet::new();
+            for (index, name) in list(rule, "resourceNames").iter().filter_map(Value::as_str).enumerate() {
+                let field = format!("{path}.resourceNames[{index}]");
+                errors.extend(invalid(&field, name, &names::name(NameRule::PathSegment, name)));
+                if !seen.insert(name) {
+                    errors.push(duplicate(field, name));
+                }
+            }
+            check_rule(rule, &path, &mut errors);
+        }
+    }
+    errors
+}
+
+/// Checks that no deletions are mutated.
+fn validate_operations(criteria: &Value, path: &str) -> Vec<FieldError> {
+    const OPERATIONS: [&str; 4] = ["*", "CONNECT", "CREATE", "UPDATE"];
+    let rules = list(criteria, "resourceRules").iter();
+    let operations = rules.flat_map(|rule| list(rule, "operations")).filter_map(Value::as_str);
+    let wrong = operations.filter(|operation| !OPERATIONS.contains(operation));
+    let field = format!("{path}.resourceRules.operations");
+    wrong.map(|operation| FieldError::not_supported(&*field, operation, &OPERATIONS)).collect()
+}
+
+fn validate_variable(variable: &Value, path: &str) -> Vec<FieldError> {
+    let (name, field) = (text(variable, "name"), format!("{path}.name"));
+    let mut errors = Vec::new();
+    let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    let is_name = name.bytes().all(is_word) && !name.starts_with(|first: char| first.is_ascii_digit());
+    if name.trim().is_empty() {
+        errors.push(FieldError::required(field, "name is not specified"));
+    } else if !is_name || RESERVED.contains(&name) {
+        errors.push(invalid_text(field, name, "must be a valid CEL identifier"));
+    }
+    if text(variable, "expression").trim().is_empty() {
+        errors.push(FieldError::required(format!("{path}.expression"), "expression is not specified"));
+    }
+    errors
+}
+
+/// Validates the checks of a validating policy, and the annotations that it adds to audit logs.
+fn validate_checks(name: &str, spec: &Value) -> Vec<FieldError> {
+    const ANNOTATIONS: &str = "spec.auditAnnotations";
+    const MAX_ANNOTATIONS: usize = 20;
+    let (checks, annotations) = (list(spec, "validations"), list(spec, "auditAnnotations"));
+    if checks.is_empty() && annotations.is_empty() {
+        let why = "validations or auditAnnotations must contain at least one item";
+        return ["spec.validations", ANNOTATIONS].map(|field| FieldError::required(field, why)).to_vec();
+    }
+    let mut errors = Vec::new();
+    for (index, check) in checks.iter().enumerate() {
+        errors.extend(validate_check(check, &format!("spec.validations[{index}]")));
+    }
+    if annotations.len() > MAX_ANNOTATIONS {
+        let why = format!("must not have more than {MAX_ANNOTATIONS} auditAnnotations");
+        errors.push(FieldError::invalid(ANNOTATIONS, &shown_annotations(annotations), &why));
+    }
+    let mut seen = BTreeSet::new();
+    for (index, annotation) in annotations.iter().enumerate() {
+        let path = format!("{ANNOTATIONS}[{index}]");
+        errors.extend(validate_annotation(name, annotation, &path));
+        let key = text(annotation, "key");
+        if !seen.insert(key) {
+            errors.push(duplicate(format!("{path}.key"), key));
+        }
+    }
+    errors
+}
+
+fn validate_check(check: &Value, path: &str) -> Vec<FieldError> {
+    const REASONS: [&str; 3] = ["Forbidden", "Invalid", "RequestEntityTooLarge"];
+    let mut errors = Vec::new();
+    if text(check, "expression").trim().is_empty() {
+        errors.push(FieldError::required(format!("{path}.expression"), "expression is not specified"));
+    }
+    for field in ["messageExpression", "message"] {
+        let given = text(check, field);
+        let why = if !given.is_empty() && given.trim().is_empty() {
+            "must be non-empty if specified"
+        } else if field == "message" && given.trim().contains(['\n', '\r']) {
+            "must not contain line breaks"
+        } else {
+            continue;
+        };
+        errors.push(invalid_text(format!("{path}.{field}"), given, why));
+    }
+    errors.extend(supported(check, "reason", path, &REASONS));
+    errors
+}
+
+fn validate_annotation(policy: &str, annotation: &Value, path: &str) -> Vec<FieldError> {
+    const MAX: usize = 5 << 10;
+    let key = text(annotation, "key");
+    // The key in the log has the name of the policy as its prefix.
+    let full = format!("{policy}/{key}");
+    let mut errors = invalid(&format!("{path}.key"), &full, &names::qualified(&full));
+    let field = format!("{path}.valueExpression");
+    match text(annotation, "valueExpression").trim().len() {
+        0 => errors.push(FieldError::required(field, "valueExpression is not specified")),
+        1..=MAX => {}
+        _ => errors.push(FieldError::required(field, &format!("must not exceed {MAX} bytes in length"))),
+    }
+    errors
+}
+
+/// Returns the annotations as Go shows its structs.
+fn shown_annotations(annotations: &[Value]) -> String {
+    let shown = |annotation: &Value| {
+        let [key, value] = ["key", "valueExpression"].map(|field| go::quote(text(annotation, field)));
+        format!("{{\"Key\":{key},\"ValueExpression\":{value}}}")
+    };
+    format!("[{}]", annotations.iter().map(shown).collect::<Vec<_>>().join(","))
+}
+
+/// Validates the mutations of a mutating policy.
+fn validate_mutations(spec: &Value) -> Vec<FieldError> {
+    const TYPES: [(&str, &str); 2] =
+        [("ApplyConfiguration", "applyConfiguration"), ("JSONPatch", "jsonPatch")];
+    const POLICY: &str = "reinvocationPolicy";
+    let mutations = list(spec, "mutations");
+    let mut errors = Vec::new();
+    if mutations.is_empty() {
+        errors.push(FieldError::required("spec.mutations", "mutations must contain at least one item"));
+    }
+    for (index, mutation) in mutations.iter().enumerate() {
+        let path = format!("spec.mutations[{index}]");
+        let kind = text(mutation, "patchType");
+        let Some((_, own)) = TYPES.iter().find(|(name, _)| *name == kind) else {
+            let field = format!("{path}.patchType");
+            errors.push(match kind {
+                "" => FieldError::required(field, ""),
+                _ => FieldError::not_supported(field, kind, &TYPES.map(|(name, _)| name)),
+            });
+            continue;
+        };
+        if mutation[*own].is_null() {
+            let why = format!("must be specified when patchType is {kind}");
+            errors.push(FieldError::required(format!("{path}.{own}"), &why));
+        } else if text(&mutation[*own], "expression").trim().is_empty() {
+            errors.push(FieldError::required(format!("{path}.{own}.expression"), ""));
+        }
+        for (_, other) in TYPES.iter().filter(|(_, other)| other != own && !mutation[*other].is_null()) {
+            let why = format!("must not be specified when patchType is {kind}");
+            errors.push(invalid_text(format!("{path}.{other}"), &format!("{{{other}}}"), &why));
+        }
+    }
+    errors.extend(match required(spec, POLICY, "spec") {
+        None => supported(spec, POLICY, "spec", &["IfNeeded", "Never"]),
+        missing => missing,
+    });
+    errors
+}
+
+/// Validates a reference to parameters, by their name or by labels.
+fn validate_parameters(parameters: &Value, path: &str) -> Vec<FieldError> {
+    const ACTION: &str = "parameterNotFoundAction";
+    let (name, selector) = (text(parameters, "name"), &parameters["selector"]);
+    let (name_field, selector_field) = (format!("{path}.name"), format!("{path}.selector"));
+    let has_both = !name.is_empty() && !selector.is_null();
+    let both = |field: &str| {
+        has_both.then(|| FieldError::forbidden(field, "name and selector are mutually exclusive"))
+    };
+    let mut errors = Vec::new();
+    if !name.is_empty() {
+        errors.extend(invalid(&name_field, name, &names::name(NameRule::PathSegment, name)));
+        errors.extend(both(&name_field));
+    }
+    errors.extend(label_selector::validate(selector, &selector_field));
+    errors.extend(both(&selector_field));
+    if name.is_empty() && selector.is_null() {
+        errors.push(FieldError::required(path, "one of name or selector must be specified"));
+    }
+    errors.extend(match required(parameters, ACTION, path) {
+        None => supported(parameters, ACTION, path, &["Deny", "Allow"]),
+        missing => missing,
+    });
+    errors
+}
+
+/// Validates what happens if a check fails.
+fn validate_actions(spec: &Value) -> Vec<FieldError> {
+    const FIELD: &str = "spec.validationActions";
+    const ACTIONS: [&str; 3] = ["Audit", "Deny", "Warn"];
+    let mut errors = Vec::new();
+    let mut seen = BTreeSet::new();
+    for (index, action) in list(spec, "validationActions").iter().filter_map(Value::as_str).enumerate() {
+        let field = format!("{FIELD}[{index}]");
+        if !ACTIONS.contains(&action) {
+            errors.push(FieldError::not_supported(&*field, action, &ACTIONS));
+        }
+        if !seen.insert(action) {
+            errors.push(duplicate(field, action));
+        }
+    }
+    if seen.contains("Deny") && seen.contains("Warn") {
+        let why = "must not contain both Deny and Warn (repeating the same validation failure information in the API response \
+                   and headers serves no purpose)";
+        errors.push(FieldError::invalid(FIELD, &go::json(&spec["validationActions"]), why));
+    }
+    if seen.is_empty() {
+        errors.push(FieldError::required(FIELD, "at least one validation action is required"));
+    }
+    errors
+}

@@ -1,0 +1,222 @@
+//! Syntax of schedules and time zones, with the errors of the Go library `robfig/cron` and of Go's `time`.
+
+use std::num::IntErrorKind;
+
+use kube_apimachinery::go::{duration, quote};
+
+/// Names of the time zones that Go contains, in order.
+const TIME_ZONES: &str = include_str!("time_zones.txt");
+/// Descriptors that stand for schedules.
+const DESCRIPTORS: [&str; 7] =
+    ["@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly"];
+const MONTHS: [&str; 12] =
+    ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
+const DAYS: [&str; 7] = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
+
+/// Values of one field of a schedule.
+struct Field {
+    min: u64,
+    max: u64,
+    /// Names of the values from `min` on.
+    names: &'static [&'static str],
+}
+
+/// Minute, hour, day of the month, month and day of the week.
+const FIELDS: [Field; 5] = [
+    Field { min: 0, max: 59, names: &[] },
+    Field { min: 0, max: 23, names: &[] },
+    Field { min: 1, max: 31, names: &[] },
+    Field { min: 1, max: 12, names: &MONTHS },
+    Field { min: 0, max: 6, names: &DAYS },
+];
+
+/// Checks a schedule that is not empty.
+pub(super) fn check_schedule(schedule: &str) -> Result<(), String> {
+    let mut rest = schedule;
+    if schedule.starts_with("TZ=") || schedule.starts_with("CRON_TZ=") {
+        let (zone, after) =
+            schedule.split_once('=').unwrap_or_default().1.split_once(' ').ok_or_else(|| {
+                // The Go library reads beyond the end of the text; kube-apiserver reports its panic.
+                "invalid schedule format: runtime error: slice bounds out of range [:-1]".to_owned()
+            })?;
+        load_zone(zone).map_err(|why| format!("provided bad location {zone}: {why}"))?;
+        rest = after.trim();
+    }
+    if rest.starts_with('@') {
+        return check_descriptor(rest);
+    }
+    let fields: Vec<&str> = rest.split_whitespace().collect();
+    if fields.len() != FIELDS.len() {
+        let (count, shown) = (fields.len(), fields.join(" "));
+        return Err(format!("expected exactly {} fields, found {count}: [{shown}]", FIELDS.len()));
+    }
+    for (text, field) in fields.iter().zip(&FIELDS) {
+        text.split(',').filter(|part| !part.is_empty()).try_for_each(|part| check_range(part, field))?;
+    }
+    Ok(())
+}
+
+fn check_descriptor(descriptor: &str) -> Result<(), String> {
+    if DESCRIPTORS.contains(&descriptor) {
+        return Ok(());
+    }
+    let Some(interval) = descriptor.strip_prefix("@every ") else {
+        return Err(format!("unrecognized descriptor: {descriptor}"));
+    };
+    match duration(interval) {
+        Ok(_) => Ok(()),
+        Err(why) => Err(format!("failed to parse duration {descriptor}: {why}")),
+    }
+}
+
+/// Checks a range of values such as `1-5/2`.
+fn check_range(text: &str, field: &Field) -> Result<(), String> {
+    let parts: Vec<&str> = text.split('/').collect();
+    let bounds: Vec<&str> = parts[0].split('-').collect();
+    let (start, mut end) = match bounds[..] {
+        ["*" | "?", ..] => (field.min, field.max),
+        [one] => {
+            let number = value(one, field)?;
+            (number, number)
+        }
+        [first, last] => (value(first, field)?, value(last, field)?),
+        // The first value is read before the hyphens are counted.
+        [first, ..] => {
+            value(first, field)?;
+            return Err(format!("too many hyphens: {text}"));
+        }
+        [] => return Ok(()),
+    };
+    let step = match parts[..] {
+        [_] => 1,
+        [_, step] => {
+            let step = number(step)?;
+            // A single value with a step is the start of a range.
+            if bounds.len() == 1 {
+                end = field.max;
+            }
+            step
+        }
+        _ => return Err(format!("too many slashes: {text}")),
+    };
+    if start < field.min {
+        return Err(format!("beginning of range ({start}) below minimum ({}): {text}", field.min));
+    }
+    if end > field.max {
+        return Err(format!("end of range ({end}) above maximum ({}): {text}", field.max));
+    }
+    if start > end {
+        return Err(format!("beginning of range ({start}) beyond end of range ({end}): {text}"));
+    }
+    if step == 0 {
+        return Err(format!("step of range should be a positive number: {text}"));
+    }
+    Ok(())
+}
+
+/// Reads a number or the name of a value.
+fn value(text: &str, field: &Field) -> Result<u64, String> {
+    let lower = text.to_lowercase();
+    match (field.min..).zip(field.names).find(|(_, name)| **name == lower) {
+        Some((number, _)) => Ok(number),
+        None => number(text),
+    }
+}
+
+fn number(text: &str) -> Result<u64, String> {
+    let parsed = text.parse::<i64>().map_err(|error| {
+        let why = match error.kind() {
+            IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => "value out of range",
+            _ => "invalid syntax",
+        };
+        format!("failed to parse int from {text}: strconv.Atoi: parsing {}: {why}", quote(text))
+    })?;
+    u64::try_from(parsed).map_err(|_| format!("negative number ({parsed}) not allowed: {text}"))
+}
+
+/// Returns the reasons why a text is no time zone of a CronJob.
+pub(super) fn check_time_zone(name: &str) -> Vec<String> {
+    const MAX_PART: usize = 14;
+    if name.is_empty() {
+        return vec!["timeZone must be nil or non-empty string".to_owned()];
+    }
+    let is_part = |part: &str| {
+        let is_of_charset = |byte: u8| byte.is_ascii_alphanumeric() || b".-_+".contains(&byte);
+        !part.is_empty()
+            && ![".", ".."].contains(&part)
+            && !part.starts_with('-')
+            && part.len() <= MAX_PART
+            && part.bytes().all(is_of_charset)
+    };
+    if !name.split('/').all(is_part) {
+        return vec![format!("unknown time zone {name}")];
+    }
+    // The zone of the server's machine has no meaning for a CronJob.
+    let of_machine = name.eq_ignore_ascii_case("Local").then(|| {
+        "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones".to_owned()
+    });
+    of_machine.into_iter().chain(load_zone(name).err()).collect()
+}
+
+/// Finds a time zone as Go does.
+fn load_zone(name: &str) -> Result<(), String> {
+    if ["", "UTC", "Local"].contains(&name) {
+        return Ok(());
+    }
+    if name.contains("..") || name.starts_with(['/', '\\']) {
+        return Err("time: invalid location name".to_owned());
+    }
+    let is_known = TIME_ZONES.lines().any(|zone| zone == name);
+    if is_known { Ok(()) } else { Err(format!("unknown time zone {name}")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Observed with kube-apiserver 1.36.3.
+    #[test]
+    fn schedules_have_five_fields_or_a_descriptor() {
+        for good in [
+            "* * * * *",
+            "*/5 0-23/2 1,15 JAN-dec sun",
+            "? * * * 1-5",
+            "@hourly",
+            "@every 1h30m",
+            "TZ=Europe/Berlin 0 0 * * *",
+            "5/15 * * * *",
+            ", * * * *",
+        ] {
+            assert_eq!(check_schedule(good), Ok(()), "{good}");
+        }
+        for (bad, why) in [
+            ("bad", "expected exactly 5 fields, found 1: [bad]"),
+            ("60 * * * *", "end of range (60) above maximum (59): 60"),
+            ("* * 0 * *", "beginning of range (0) below minimum (1): 0"),
+            ("5-1 * * * *", "beginning of range (5) beyond end of range (1): 5-1"),
+            ("*/0 * * * *", "step of range should be a positive number: */0"),
+            ("1-2-3 * * * *", "too many hyphens: 1-2-3"),
+            ("1/2/3 * * * *", "too many slashes: 1/2/3"),
+            ("x * * * *", "failed to parse int from x: strconv.Atoi: parsing \"x\": invalid syntax"),
+            ("@often", "unrecognized descriptor: @often"),
+            ("@every x", "failed to parse duration @every x: time: invalid duration \"x\""),
+            ("TZ=No/Where 0 0 * * *", "provided bad location No/Where: unknown time zone No/Where"),
+            ("TZ=UTC", "invalid schedule format: runtime error: slice bounds out of range [:-1]"),
+        ] {
+            assert_eq!(check_schedule(bad), Err(why.to_owned()), "{bad}");
+        }
+    }
+
+    #[test]
+    fn time_zones_are_those_of_iana() {
+        for good in ["UTC", "Etc/GMT+1", "Europe/Berlin", "America/Argentina/Buenos_Aires"] {
+            assert_eq!(check_time_zone(good), [""; 0], "{good}");
+        }
+        for bad in ["Nowhere/City", "europe/berlin", "Europe/", "../UTC", "-x", "a b"] {
+            assert_eq!(check_time_zone(bad), [format!("unknown time zone {bad}")]);
+        }
+        assert_eq!(check_time_zone(""), ["timeZone must be nil or non-empty string"]);
+        assert_eq!(check_time_zone("Local").len(), 1);
+        assert_eq!(check_time_zone("local").len(), 2);
+    }
+}

@@ -1,0 +1,61 @@
+//! IPAddresses, whose names are addresses.
+
+use kube_apimachinery::go::quote;
+use kube_apimachinery::status::FieldError;
+use serde_json::Value;
+
+use super::builtin_kind::BuiltinKind;
+use super::shared::domain_checks::{canonical_address, subdomain};
+use super::shared::field_checks::path_segment;
+use super::shared::fields::text;
+use super::shared::immutable_fields::IMMUTABLE;
+use crate::kind::resource::Resource;
+
+const PARENT: &str = "spec.parentRef";
+
+#[derive(Debug)]
+pub(super) struct IPAddress;
+
+impl BuiltinKind for IPAddress {
+    fn validate(&self, _resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
+        let parent = &new["spec"]["parentRef"];
+        let mut errors: Vec<FieldError> =
+            canonical_address(text(&new["metadata"], "name"), "metadata.name").into_iter().collect();
+        errors.extend(validate_parent(parent));
+        if old.is_some_and(|old| old["spec"]["parentRef"] != *parent) {
+            errors.push(FieldError::invalid(PARENT, &shown(parent), IMMUTABLE));
+        }
+        errors
+    }
+}
+
+/// Validates the reference to the object that uses the address. Services have an empty group.
+fn validate_parent(parent: &Value) -> Vec<FieldError> {
+    if parent.is_null() {
+        return vec![FieldError::required(PARENT, "")];
+    }
+    let mut errors = match text(parent, "group") {
+        "" => Vec::new(),
+        group => subdomain(group, &format!("{PARENT}.group")),
+    };
+    let is_set = |field: &&str| *field != "namespace" || !text(parent, field).is_empty();
+    for field in ["resource", "name", "namespace"].iter().filter(|field| is_set(field)) {
+        errors.extend(path_segment(parent, field, PARENT));
+    }
+    errors
+}
+
+/// Returns the reference as Go shows its struct.
+fn shown(parent: &Value) -> String {
+    if parent.is_null() {
+        return "null".to_owned();
+    }
+    let part = |field: &str| quote(text(parent, field));
+    format!(
+        "{{\"Group\":{},\"Resource\":{},\"Namespace\":{},\"Name\":{}}}",
+        part("group"),
+        part("resource"),
+        part("namespace"),
+        part("name")
+    )
+}
