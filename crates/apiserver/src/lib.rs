@@ -217,9 +217,9 @@ pub use kube_clock::Epoch;
 pub use listener::{CannotGenerate, GeneratedCertificate, InvalidServingCertificate, ServingCertificate};
 pub use listener::{ListenError, ListenOptions, Listener, Transport};
 pub use response::ResponseBody;
-#[doc(hidden)]
-pub use state::Commit;
 #[cfg(feature = "persistence")]
 pub use state::persistence::{DataFile, DataFileError};
+#[doc(hidden)]
+pub use state::{Commit, CommittedObject};
 pub use user::UserInfo;
 pub use webhook_client::WebhookTransport;

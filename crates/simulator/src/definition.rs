@@ -119,7 +119,7 @@ impl Now<'_> {
         let objects = objects.filter(|(id, _)| *id.resource == *resource);
         objects
             .filter_map(|(_, object)| {
-                let mut object = object.whole.clone();
+                let mut object = object.whole().clone();
                 object["apiVersion"] = Value::String(K::api_version(&()).into_owned());
                 object["kind"] = Value::String(K::kind(&()).into_owned());
                 serde_json::from_value(object).ok()

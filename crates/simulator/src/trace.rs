@@ -175,7 +175,7 @@ pub(crate) fn first_difference(one: &[Entry], other: &[Entry]) -> Option<(usize,
         _ => None,
     };
     let field = content(one).zip(content(other)).and_then(|(one, other)| {
-        let (path, one, other) = first_different_field(&one.whole, &other.whole)?;
+        let (path, one, other) = first_different_field(one.whole(), other.whole())?;
         Some((format!("{first}, with {path} = {one}"), format!("{second}, with {path} = {other}")))
     });
     let (first, second) = field.unwrap_or((first, second));
@@ -328,7 +328,7 @@ fn label(action: &Action) -> Option<String> {
 /// Content of an object after a change, as far as two runs can have it in common.
 fn content(action: &Action) -> Option<Value> {
     let Action::Committed(Change { after: Some(after), .. }) = action else { return None };
-    let mut content = after.whole.clone();
+    let mut content = after.whole().clone();
     let metadata = content.get_mut("metadata").and_then(Value::as_object_mut);
     if let Some(metadata) = metadata {
         metadata.retain(|name, _| matches!(&**name, "labels" | "annotations" | "finalizers"));

@@ -9,7 +9,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use kube_apiserver_embedded::Commit;
+use kube_apiserver_embedded::{Commit, CommittedObject};
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 
@@ -142,27 +142,29 @@ impl Truth {
         let id = ObjectId::new(&commit.group, &commit.resource, &commit.namespace, &commit.name);
         let is_masked = is_masked_resource(&id.resource);
         let objects = if is_masked { &mut self.uncompared } else { &mut self.objects };
-        let state = |object: Value| {
+        let state = |object: &CommittedObject| {
+            let object = object.clone();
             Arc::new(if is_masked {
                 ObjectState::uncompared(object)
             } else {
                 ObjectState::new(&id.resource, object, &self.masks)
             })
         };
-        let after = commit.after().map(state);
+        let after = commit.object_after().map(state);
         let known = match &after {
             Some(after) => objects.insert(id.clone(), Arc::clone(after)),
             None => objects.remove(&id),
         };
         // Objects of the time before the run are not known yet.
-        let before = known.or_else(|| commit.before().map(state));
+        let before = known.or_else(|| commit.object_before().map(state));
         let verb = match (&before, &after) {
             (None, _) => Verb::Created,
             (Some(_), Some(_)) => Verb::Changed,
             (Some(_), None) => Verb::Deleted,
         };
         let some = after.as_ref().or(before.as_ref());
-        let family = some.map_or_else(|| id.clone(), |object| id.family(&object.whole));
+        let family =
+            some.map_or_else(|| id.clone(), |object| id.family(object.metadata_text("generateName")));
         let is_visible = !is_masked
             && before.as_ref().map(|state| &state.compared) != after.as_ref().map(|state| &state.compared);
         if is_visible {
@@ -241,20 +243,23 @@ impl Writers {
             }
         };
         let old = before.map_or(&Value::Null, |before| &before.compared);
-        for (pointer, path) in WRITTEN {
-            let part = |object: &'o Value| object.pointer(pointer).unwrap_or(&Value::Null);
+        for (names, path) in WRITTEN {
+            let part = |object: &'o Value| {
+                let part = names.iter().try_fold(object, |value, name| value.get(name));
+                part.unwrap_or(&Value::Null)
+            };
             each_difference(part(old), part(&after.compared), &mut path.to_owned(), &mut differs);
         }
         trespass
     }
 }
 
-/// Parts of an object that have recorded writers: as pointer, and as path in messages.
-const WRITTEN: [(&str, &str); 4] = [
-    ("/data", ".data"),
-    ("/metadata/annotations", ".metadata.annotations"),
-    ("/metadata/labels", ".metadata.labels"),
-    ("/spec", ".spec"),
+/// Parts of an object that have recorded writers: as names of fields, and as path in messages.
+const WRITTEN: [(&[&str], &str); 4] = [
+    (&["data"], ".data"),
+    (&["metadata", "annotations"], ".metadata.annotations"),
+    (&["metadata", "labels"], ".metadata.labels"),
+    (&["spec"], ".spec"),
 ];
 
 /// Calls `differs` with the path of each value that is not an object and that differs, and with whether it was removed.

@@ -24,28 +24,62 @@ pub struct Commit {
     pub name: String,
     /// Revision of the commit: `metadata.resourceVersion`.
     pub revision: u64,
-    before: Option<State>,
-    after: Option<State>,
+    before: Option<CommittedObject>,
+    after: Option<CommittedObject>,
 }
 
-/// State of the object. A stored object stays text until the receiver reads it.
+/// State of an object before or after a commit, without `kind` and `apiVersion`. A stored object stays text until the receiver reads it, and
+/// clones share the text.
+#[derive(Debug, Clone)]
+pub struct CommittedObject(State);
+
 #[derive(Debug, Clone)]
 enum State {
     Stored(Arc<Stored>),
     Value(Value),
 }
 
-impl State {
-    fn to_value(&self) -> Value {
-        match self {
-            Self::Stored(stored) => {
+impl CommittedObject {
+    /// Parses the object. Each call does so again.
+    #[must_use]
+    pub fn to_value(&self) -> Value {
+        match &self.0 {
+            // Stored documents are JSON, so parsing does not fail.
+            State::Stored(_) => self.with_text(|text| serde_json::from_slice(text).unwrap_or_default()),
+            State::Value(value) => value.clone(),
+        }
+    }
+
+    /// Calls `read` with the object's JSON text. The API server writes the metadata first.
+    pub fn with_text<R>(&self, read: impl FnOnce(&[u8]) -> R) -> R {
+        match &self.0 {
+            State::Stored(stored) => {
                 let mut text = Vec::with_capacity(stored.document.len() + 64);
                 stored.document.write(&mut text, None, stored.revision);
-                // Stored documents are JSON, so parsing does not fail.
-                serde_json::from_slice(&text).unwrap_or_default()
+                read(&text)
             }
-            Self::Value(value) => value.clone(),
+            State::Value(value) => read(value.to_string().as_bytes()),
         }
+    }
+}
+
+/// Objects are equal if their texts are, which include the version.
+impl PartialEq for CommittedObject {
+    fn eq(&self, other: &Self) -> bool {
+        match (&self.0, &other.0) {
+            (State::Stored(one), State::Stored(other)) => {
+                Arc::ptr_eq(one, other)
+                    || one.revision == other.revision && one.document.text() == other.document.text()
+            }
+            _ => self.to_value() == other.to_value(),
+        }
+    }
+}
+
+/// An object that did not come from a server, for tests of tools.
+impl From<Value> for CommittedObject {
+    fn from(object: Value) -> Self {
+        Self(State::Value(object))
     }
 }
 
@@ -53,13 +87,25 @@ impl Commit {
     /// Returns the object before the commit, without `kind` and `apiVersion`; `None` if it was created. Each call parses it.
     #[must_use]
     pub fn before(&self) -> Option<Value> {
-        self.before.as_ref().map(State::to_value)
+        self.before.as_ref().map(CommittedObject::to_value)
     }
 
     /// Like [`before`](Self::before), but after the commit; `None` if the object was deleted.
     #[must_use]
     pub fn after(&self) -> Option<Value> {
-        self.after.as_ref().map(State::to_value)
+        self.after.as_ref().map(CommittedObject::to_value)
+    }
+
+    /// Like [`before`](Self::before), without parsing the object.
+    #[must_use]
+    pub fn object_before(&self) -> Option<&CommittedObject> {
+        self.before.as_ref()
+    }
+
+    /// Like [`after`](Self::after), without parsing the object.
+    #[must_use]
+    pub fn object_after(&self) -> Option<&CommittedObject> {
+        self.after.as_ref()
     }
 
     /// Creates a commit that did not come from a server, for tests of tools.
@@ -79,13 +125,15 @@ impl Commit {
             namespace: namespace.to_owned(),
             name: name.to_owned(),
             revision: 0,
-            before: before.map(State::Value),
-            after: after.map(State::Value),
+            before: before.map(CommittedObject::from),
+            after: after.map(CommittedObject::from),
         }
     }
 
     pub(crate) fn new(storage: &StorageKey, event: &StoreEvent) -> Self {
-        let state = |stored: &Option<Arc<Stored>>| stored.clone().map(State::Stored);
+        let state = |stored: &Option<Arc<Stored>>| {
+            stored.clone().map(|stored| CommittedObject(State::Stored(stored)))
+        };
         Self {
             group: storage.group.clone(),
             resource: storage.plural.clone(),

@@ -37,6 +37,11 @@ impl Masks {
         self.0.iter().flat_map(texts)
     }
 
+    /// Whether fields of a resource are masked.
+    pub(super) fn concern(&self, resource: &str) -> bool {
+        self.0.contains_key(resource)
+    }
+
     fn remove_from(&self, resource: &str, object: &mut Value) {
         for names in self.0.get(resource).into_iter().flatten() {
             let Some((last, before)) = names.split_last() else { continue };
@@ -49,12 +54,15 @@ impl Masks {
 }
 
 /// Fields of `metadata` that change with every write, or from run to run.
-const VOLATILE: [&str; 5] =
+pub(super) const VOLATILE: [&str; 5] =
     ["resourceVersion", "managedFields", "generation", "creationTimestamp", "selfLink"];
+
+/// Field that is compared by its relation to the generation.
+pub(super) const OBSERVED_GENERATION: &str = "observedGeneration";
 
 /// Returns an object without the fields that change with every write and those that are masked, and with times replaced by a symbol.
 pub(crate) fn without_volatile_fields(resource: &str, object: &Value, masks: &Masks) -> Value {
-    if masks.0.contains_key(resource) {
+    if masks.concern(resource) {
         let mut object = object.clone();
         masks.remove_from(resource, &mut object);
         return without_volatile_fields(resource, &object, &Masks::default());
@@ -77,7 +85,7 @@ pub(crate) fn without_volatile_fields(resource: &str, object: &Value, masks: &Ma
 /// Copies a value, with symbols in place of times, and `observedGeneration` by its relation to the generation.
 fn masked(value: &Value, generation: &Value) -> Value {
     match value {
-        Value::String(text) if is_time(text) => Value::String("<time>".to_owned()),
+        Value::String(text) if is_time(text) => time(),
         Value::Array(items) => Value::Array(items.iter().map(|item| masked(item, generation)).collect()),
         Value::Object(fields) => {
             Value::Object(fields.iter().map(|field| masked_field(field, generation)).collect())
@@ -88,14 +96,23 @@ fn masked(value: &Value, generation: &Value) -> Value {
 
 fn masked_field((name, field): (&String, &Value), generation: &Value) -> (String, Value) {
     let value = match &**name {
-        "observedGeneration" if field == generation => Value::String("<current>".to_owned()),
-        "observedGeneration" => Value::String("<outdated>".to_owned()),
+        OBSERVED_GENERATION => observed_generation(field, generation),
         _ => masked(field, generation),
     };
     (name.clone(), value)
 }
 
-fn is_time(text: &str) -> bool {
+/// Symbol in place of an observed generation.
+pub(super) fn observed_generation(observed: &Value, generation: &Value) -> Value {
+    Value::String(if observed == generation { "<current>" } else { "<outdated>" }.to_owned())
+}
+
+/// Symbol in place of a time.
+pub(super) fn time() -> Value {
+    Value::String("<time>".to_owned())
+}
+
+pub(super) fn is_time(text: &str) -> bool {
     let bytes = text.as_bytes();
     bytes.len() >= 20 && bytes[4] == b'-' && bytes[10] == b'T' && text.parse::<Timestamp>().is_ok()
 }

@@ -8,6 +8,7 @@
 //!
 //! Not compared: versions, `managedFields`, generations (but `observedGeneration` relative to them), times, Events, leases.
 
+mod compared_part;
 mod difference;
 mod learned;
 mod masks;

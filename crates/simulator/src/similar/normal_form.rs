@@ -24,7 +24,7 @@ struct Item<'w> {
 
 impl<'w> Item<'w> {
     fn of_object(id: &ObjectId, object: &'w ObjectState) -> Self {
-        let family = id.family(&object.whole);
+        let family = id.family(object.metadata_text("generateName"));
         let generated = (family != *id).then(|| {
             let name = |id: &ObjectId| id.key.rsplit('/').next().unwrap_or_default().to_owned();
             (name(id), name(&family))
@@ -33,7 +33,7 @@ impl<'w> Item<'w> {
             root: id.resource.to_string(),
             family: family.to_string(),
             generated,
-            uid: object.whole["metadata"]["uid"].as_str().map(str::to_owned),
+            uid: Some(object.metadata_text("uid")).filter(|uid| !uid.is_empty()).map(str::to_owned),
             value: &object.compared,
         }
     }

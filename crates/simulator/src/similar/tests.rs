@@ -140,7 +140,7 @@ fn masked_fields_are_not_compared() {
     masks.add("configmaps".to_owned(), "/data/last~1probe").unwrap();
     let of = |probe: &str, text: &str| {
         let (id, object) = object("x", 1, json!({"data": {"last/probe": probe, "text": text}}));
-        world([(id, Arc::new(ObjectState::new("configmaps", object.whole.clone(), &masks)))])
+        world([(id, Arc::new(ObjectState::new("configmaps", object.whole().clone(), &masks)))])
     };
     let learned = Learned::default();
     let differences = |one: &World, other: &World| {
