@@ -404,7 +404,7 @@ fn go_owner(owner: &Value) -> String {
 
 /// Restores the fields that an update cannot change, before validation.
 pub fn restore(old: &Value, new: &mut Value) {
-    let before = old.get("metadata").cloned().unwrap_or_default();
+    let before = old.get("metadata").unwrap_or(&Value::Null);
     let metadata = of(new);
     for field in ["creationTimestamp", "generation"] {
         match before.get(field) {

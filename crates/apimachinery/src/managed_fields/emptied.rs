@@ -20,12 +20,13 @@ impl Emptied {
     /// Finds the lists in an object as the client sent it, before empty fields are removed.
     #[must_use]
     pub fn of(schema: &Schema, sent: &Value) -> Self {
-        if schema.is_custom() || !holds_empty(sent) {
+        // Metadata have no atomic lists. Their managed fields contain empty objects.
+        let mut others = sent.as_object().into_iter().flatten().filter(|(name, _)| *name != "metadata");
+        if schema.is_custom() || !others.any(|(_, value)| holds_empty(value)) {
             return Self::default();
         }
         let mut root = SetNode::default();
         collect(Ty::Schema(schema.root()), sent, &mut root);
-        // Metadata have no atomic lists.
         root.below.remove_field(&["metadata"]);
         Self(root.below)
     }

@@ -81,10 +81,17 @@ pub(crate) async fn run(call: &Call, bytes: &Bytes) -> Result<Reply, ApiError> {
     let patch = Patch::read(kind, bytes, options.field_validation);
     let changed = update::change(call, &options, UpdateReview::Object, |call, old| {
         let patch = patch.as_ref().map_err(Clone::clone)?;
-        let mut new = patch.apply(&call.served, old)?;
-        let package = super::reply::go_package(&call.served.resource.storage.group);
-        check_type(call, &new, patch, Some(package), options.field_validation)?;
-        let emptied = conform(call, &mut new, patch, options.field_validation)?;
+        let validation = options.field_validation;
+        let (mut new, emptied) = match merge_beside_entries(call, old, patch, validation) {
+            Some(patched) => patched,
+            None => {
+                let mut new = patch.apply(&call.served, old)?;
+                let package = super::reply::go_package(&call.served.resource.storage.group);
+                check_type(call, &new, patch, Some(package), validation)?;
+                let emptied = conform(call, old, &mut new, patch, validation)?;
+                (new, emptied)
+            }
+        };
         object_meta::reconcile_namespace(&call.served, &call.path.namespace, &mut new)?;
         update::check_name(call, &new)?;
         Ok((new, Ownership::Tracked(emptied)))
@@ -280,8 +287,9 @@ fn check_internal_type(
         return Err(refusal(&call.served, patch, new, &why));
     }
     let fields = new.as_object().into_iter().flatten().map(|(field, _)| field.clone());
+    // Those of its metadata are at the top.
     let unknown = fields.filter(|field| !is_internal(field)).collect();
-    report_strict(call, new, patch, unknown, validation)?;
+    report_strict(call, || new.clone(), patch, unknown, validation)?;
     update::check_name(call, &json!({"metadata": {}}))
 }
 
@@ -294,7 +302,7 @@ fn is_internal(field: &str) -> bool {
 /// Refuses unknown and duplicate fields, or warns of them.
 fn report_strict(
     call: &Call,
-    sent: &Value,
+    sent: impl FnOnce() -> Value,
     patch: &Patch,
     unknown: Vec<String>,
     validation: FieldValidation,
@@ -306,7 +314,7 @@ fn report_strict(
     strict.extend(unknown.into_iter().map(|path| format!("unknown field \"{path}\"")));
     if validation == FieldValidation::Strict && !strict.is_empty() {
         let why = format!("strict decoding error: {}", strict.join(", "));
-        return Err(refusal(&call.served, patch, sent, &why));
+        return Err(refusal(&call.served, patch, &sent(), &why));
     }
     for text in strict {
         call.warn(text);
@@ -372,16 +380,52 @@ fn without_replace(patch: &Value) -> Value {
     Value::Object(kept.map(|(name, value)| (name.clone(), without_replace(value))).collect())
 }
 
-/// Decodes the patched object like an object in a body. Errors are attributed to the patch.
+/// Applies and decodes a merge patch that names neither the type nor the managed fields of the object. The managed fields, which are most of
+/// many objects, are neither decoded nor checked, because they stay as they are stored. `None` if the patch is another one, or is
+/// refused: its application to the whole object has the error.
+fn merge_beside_entries(
+    call: &Call,
+    old: &Value,
+    patch: &Patch,
+    validation: FieldValidation,
+) -> Option<(Value, Emptied)> {
+    let Patch::Merge(_, merged, _) = patch else { return None };
+    let changes = merged.as_object()?;
+    let metadata_changes = match changes.get("metadata") {
+        None => None,
+        Some(Value::Object(changes)) => Some(changes),
+        Some(_) => return None,
+    };
+    let names_entries = metadata_changes.is_some_and(|changes| changes.contains_key("managedFields"));
+    if names_entries || ["apiVersion", "kind"].iter().any(|field| changes.contains_key(*field)) {
+        return None;
+    }
+    let (fields, metadata) = (old.as_object()?, old.get("metadata")?.as_object()?);
+    let entries = metadata.get("managedFields")?;
+    let others = metadata.iter().filter(|(name, _)| *name != "managedFields");
+    let metadata: Map<String, Value> = others.map(|(name, value)| (name.clone(), value.clone())).collect();
+    let others = fields.iter().filter(|(name, _)| *name != "metadata");
+    let mut new: Map<String, Value> = others.map(|(name, value)| (name.clone(), value.clone())).collect();
+    new.insert("metadata".to_owned(), Value::Object(metadata));
+    let mut new = Value::Object(new);
+    patch::merge(&mut new, merged);
+    let emptied = conform(call, old, &mut new, patch, validation).ok()?;
+    metadata::of(&mut new).insert("managedFields".to_owned(), entries.clone());
+    Some((new, emptied))
+}
+
+/// Decodes the patched object like an object in a body. Errors are attributed to the patch. `new` is the result of the patch to `old`.
 pub(super) fn conform(
     call: &Call,
+    old: &Value,
     new: &mut Value,
     patch: &Patch,
     validation: FieldValidation,
 ) -> Result<Emptied, ApiError> {
-    let sent = new.clone();
+    // Refusals show the object before it was decoded. They are rare, so they apply the patch again instead of a copy for each patch.
+    let sent = || patch.apply(&call.served, old).unwrap_or_default();
     body_type::complete_type(&call.served, new);
-    let refuse = |why: &str| refusal(&call.served, patch, &sent, why);
+    let refuse = |why: &str| refusal(&call.served, patch, &sent(), why);
     let served = Arc::clone(&call.served);
     if let Patch::Strategic(..) = patch
         && let Err(why) = served.schema.restore(new)
@@ -402,7 +446,7 @@ pub(super) fn conform(
         let is_strategic = matches!(patch, Patch::Strategic(..));
         return Err(if is_strategic { ApiError::internal(why) } else { refuse(&why) });
     }
-    report_strict(call, &sent, patch, unknown, validation)?;
+    report_strict(call, sent, patch, unknown, validation)?;
     let emptied = Emptied::of(&served.schema, new);
     if is_of_kind {
         served.conform(new);
@@ -608,5 +652,42 @@ mod tests {
             done.store(true, Ordering::Relaxed);
             assert_eq!(failed, None);
         });
+    }
+
+    #[tokio::test]
+    async fn a_merge_patch_beside_the_managed_fields_has_the_result_of_one_to_the_whole_object() {
+        let server = testing::server();
+        apply_map(&server, "v").unwrap();
+        let call = testing::call(&server, "/api/v1/namespaces/default/configmaps/a");
+        let stored = call.cluster.read(|store| store.get(call.served.storage(), &call.key()).cloned());
+        let old = call.served.value(&stored.unwrap());
+        assert!(!old["metadata"]["managedFields"].is_null());
+        let patched = |changes: &Value| {
+            let validation = FieldValidation::Strict;
+            let patch = Patch::read(PatchType::Merge, &Bytes::from(changes.to_string()), validation).unwrap();
+            let beside = merge_beside_entries(&call, &old, &patch, validation);
+            let mut whole = patch.apply(&call.served, &old).unwrap();
+            let emptied = conform(&call, &old, &mut whole, &patch, validation);
+            (beside, emptied.ok().map(|emptied| (whole, emptied)))
+        };
+        for changes in [
+            json!({"data": {"k": "w", "l": "x"}}),
+            json!({"data": null, "immutable": true}),
+            json!({"metadata": {"labels": {"a": "b"}, "uid": "other"}}),
+            json!({}),
+        ] {
+            let (beside, whole) = patched(&changes);
+            assert!(beside.is_some(), "{changes}");
+            assert_eq!(beside, whole, "{changes}");
+        }
+        for left in [
+            json!({"kind": "Secret"}),
+            json!({"metadata": {"managedFields": []}}),
+            json!({"metadata": null}),
+            json!({"unknown": 1}),
+            json!({"data": {"k": 1}}),
+        ] {
+            assert_eq!(patched(&left).0, None, "{left}");
+        }
     }
 }

@@ -78,7 +78,7 @@ pub(crate) async fn patch(call: &Call, bytes: &Bytes) -> Result<Reply, ApiError>
         let mut scale = patch.apply(&of_scale.served, before)?;
         let package = (!call.served.is_custom()).then_some("autoscaling");
         patch::check_type(&of_scale, &scale, &patch, package, options.field_validation)?;
-        patch::conform(&of_scale, &mut scale, &patch, options.field_validation)?;
+        patch::conform(&of_scale, before, &mut scale, &patch, options.field_validation)?;
         check_identity(call, &mut scale)?;
         Ok(scale)
     })
