@@ -6,7 +6,7 @@
 /// Maximum depth. Go's limit is 10000; this server's parser stops at 128.
 const MAX_DEPTH: usize = 128;
 
-/// Returns the message for a refused text. If its syntax is valid, the reason is a number too large for a float, or the depth.
+/// Returns the message for a refused text, which has a character for each byte. If its syntax is valid, the reason is a number too large for a float, or the depth.
 pub(super) fn explain(text: &str) -> String {
     match scan(text) {
         // Go's scanner continues with a space at the end of the text, which cuts literals, numbers and escapes short.
@@ -242,7 +242,13 @@ fn invalid(c: char, place: &str) -> String {
         '\r' => r"'\r'".to_owned(),
         '\t' => r"'\t'".to_owned(),
         '\\' => r"'\\'".to_owned(),
-        c if c < ' ' => format!(r"'\x{:02x}'", u32::from(c)),
+        '\u{7}' => r"'\a'".to_owned(),
+        '\u{8}' => r"'\b'".to_owned(),
+        '\u{b}' => r"'\v'".to_owned(),
+        '\u{c}' => r"'\f'".to_owned(),
+        // Go escapes what it does not count as printable.
+        c if c < ' ' || c == '\u{7f}' => format!(r"'\x{:02x}'", u32::from(c)),
+        '\u{80}'..='\u{a0}' | '\u{ad}' => format!(r"'\u{:04x}'", u32::from(c)),
         c => format!("'{c}'"),
     };
     format!("invalid character {shown} {place}")
@@ -269,6 +275,11 @@ mod tests {
             ("1.x", "invalid character 'x' after decimal point in numeric literal"),
             ("\"\\q\"", "invalid character 'q' in string escape code"),
             ("\"\n\"", r"invalid character '\n' in string literal"),
+            ("\u{ef}\u{bb}\u{bf}{}", "invalid character 'ï' looking for beginning of value"),
+            ("{\"a\":\u{ff}}", "invalid character 'ÿ' looking for beginning of value"),
+            ("\u{80}", r"invalid character '\u0080' looking for beginning of value"),
+            ("\u{7f}", r"invalid character '\x7f' looking for beginning of value"),
+            ("\u{8}", r"invalid character '\b' looking for beginning of value"),
             ("[-1e400,1e401]", "json: cannot unmarshal number -1e400 into Go value of type float64"),
         ] {
             assert_eq!(explain(text), message, "{text}");

@@ -34,7 +34,12 @@ pub fn json(bytes: &[u8]) -> Result<Decoded, String> {
     // Go accepts lone surrogates, which `serde_json` refuses: retry with replacements.
     read(&text)
         .or_else(|| go_json::without_lone_surrogates(&text).and_then(|mended| read(&mended)))
-        .ok_or_else(|| go_json::explain(&text))
+        .ok_or_else(|| go_json::explain(&latin1(bytes)))
+}
+
+/// Returns each byte as a character, as Go shows them in errors.
+fn latin1(bytes: &[u8]) -> String {
+    bytes.iter().copied().map(char::from).collect()
 }
 
 /// Returns the bytes as text, with U+FFFD for those that are not UTF-8.

@@ -16,8 +16,13 @@ use crate::go_struct::{Field, GoType, message_of_kind};
 /// if the kind has no message, like custom kinds and tables.
 #[must_use]
 pub fn encode(object: &Value) -> Option<Vec<u8>> {
-    let (api_version, kind) = (object.get("apiVersion")?.as_str()?, object.get("kind")?.as_str()?);
-    let message = message_of_kind(api_version, kind)?;
+    let kind = object.get("kind")?.as_str()?;
+    let (api_version, table_version) = match (object.get("apiVersion"), kind) {
+        // Discovery documents of the core group have no version, for historical reasons.
+        (None, "APIVersions" | "APIResourceList") => ("", "v1"),
+        (api_version, _) => (api_version?.as_str()?, api_version?.as_str()?),
+    };
+    let message = message_of_kind(table_version, kind)?;
     let mut writer = envelope(api_version, kind, 512);
     // Deserializing from a `Value` cannot fail: the seeds accept every type.
     let _ = ValueSeed::new(&mut writer, OBJECT, GoType::Message(message)).deserialize(object);

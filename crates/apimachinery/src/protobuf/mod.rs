@@ -33,6 +33,23 @@ const MAX_DEPTH: usize = 100;
 const OPTIONS: [&str; 6] =
     ["CreateOptions", "DeleteOptions", "GetOptions", "ListOptions", "PatchOptions", "UpdateOptions"];
 
+/// Checks that a body has the prefix of protobuf bodies, and content.
+///
+/// # Errors
+/// kube-apiserver's message.
+pub fn check_prefix(body: &[u8]) -> Result<(), String> {
+    match body.strip_prefix(MAGIC) {
+        _ if body.is_empty() => Err("empty data".to_owned()),
+        None => {
+            let why =
+                "provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]";
+            Err(why.to_owned())
+        }
+        Some([]) => Err("empty body".to_owned()),
+        Some(_) => Ok(()),
+    }
+}
+
 /// Decodes a body to JSON with `apiVersion` and `kind`.
 ///
 /// # Errors

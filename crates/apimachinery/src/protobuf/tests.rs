@@ -169,6 +169,24 @@ fn packed_and_single_numbers_are_the_same_list() {
 }
 
 #[test]
+fn a_body_without_prefix_is_refused_as_by_kube_apiserver() {
+    let missing = "provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]";
+    for (body, why) in
+        [(&b""[..], "empty data"), (b"k8s", missing), (b"{}", missing), (b"k8s\0", "empty body")]
+    {
+        assert_eq!(check_prefix(body), Err(why.to_owned()));
+    }
+    assert_eq!(check_prefix(b"k8s\0\n"), Ok(()));
+}
+
+#[test]
+fn discovery_documents_of_the_core_group_have_no_version() {
+    let list = json!({"kind": "APIResourceList", "groupVersion": "v1", "resources": []});
+    assert_eq!(encode(&list).unwrap(), b"k8s\0\n\x13\n\0\x12\x0fAPIResourceList\x12\x04\n\x02v1\x1a\0\"\0");
+    assert_eq!(encode(&json!({"kind": "ConfigMap"})), None);
+}
+
+#[test]
 fn a_body_that_is_refused_says_why() {
     assert_eq!(error(b"{}"), "invalid protobuf body: it does not start with the bytes 6b 38 73 00");
     assert_eq!(error(MAGIC), "invalid protobuf body: Object 'Kind' is missing in the type meta");

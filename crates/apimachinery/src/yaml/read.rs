@@ -8,6 +8,9 @@ use serde_saphyr::Spanned;
 
 use crate::decode::{self, Decoded, normalize_numbers};
 
+/// Context of an error of [`read()`], which kube-apiserver omits where its decoder of objects reports the error.
+pub const CONVERSION: &str = "error converting YAML to JSON: ";
+
 /// Parses YAML, of which JSON is a subset. Numbers are converted as Go does when it goes through JSON: `3.0` is 3.
 ///
 /// # Errors
@@ -24,8 +27,7 @@ pub fn read(bytes: &[u8]) -> Result<Decoded, String> {
     }
     let text = String::from_utf8_lossy(bytes);
     let node = with_room(|| first_document(&text)).and_then(|node| node);
-    let ParsedValue { mut value, repeated } =
-        node.map_err(|why| format!("error converting YAML to JSON: yaml: {why}"))?;
+    let ParsedValue { mut value, repeated } = node.map_err(|why| format!("{CONVERSION}yaml: {why}"))?;
     normalize_numbers(&mut value);
     Ok(Decoded { value, strict: repeated })
 }

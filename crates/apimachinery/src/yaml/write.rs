@@ -1,142 +1,223 @@
-//! YAML in the layout of `sigs.k8s.io/yaml`: block style, lists without indentation, sorted keys. Optionally, short collections stand on
-//! one line.
+//! YAML in the layout of `sigs.k8s.io/yaml`, which kube-apiserver uses: block style, lists without indentation, keys in natural order, lines
+//! folded at 80 columns. A second form is for files that people edit.
 
-use std::fmt::Write;
+use std::borrow::Cow;
 
 use serde_json::{Map, Value};
 
+use super::key_order;
+use super::scalar_style::{self, Rules, ScalarPlace};
 use crate::go;
 
-/// Formats a value, with a newline at the end.
+/// Formats a value as kube-apiserver does, with a newline at the end.
+///
+/// Go's library writes a few values that YAML readers read differently: the key `<<`, and texts with line breaks of Unicode.
 #[must_use]
 pub fn write(value: &Value) -> String {
-    // No brackets fit into a line of this width.
-    write_with(value, 0)
+    Writer { rules: Rules::Go, width: 0 }.document(value)
 }
 
-/// Like [`write()`], but a list or map of scalars stands in brackets on one line if that line has at most `width` bytes. The result
-/// resembles files that are written by hand.
+/// Formats a value without folded lines, in the order of its keys. A list or map of scalars stands in brackets on one line if that line has at
+/// most `width` bytes. The result resembles files that are written by hand.
 #[must_use]
 pub fn write_compact(value: &Value, width: usize) -> String {
-    write_with(value, width)
+    Writer { rules: Rules::Handwritten, width }.document(value)
 }
 
-fn write_with(value: &Value, width: usize) -> String {
-    let mut out = String::new();
+/// Returns kube-apiserver's error for a value that it cannot write as YAML.
+///
+/// It converts JSON to YAML, and its YAML reader refuses control characters that JSON does not escape.
+///
+/// # Errors
+/// The library's message.
+pub fn check(value: &Value) -> Result<(), &'static str> {
+    if has_control_character(value) { Err(CONTROL_CHARACTERS) } else { Ok(()) }
+}
+
+const CONTROL_CHARACTERS: &str = "yaml: control characters are not allowed";
+
+fn has_control_character(value: &Value) -> bool {
+    let is_refused =
+        |c: char| matches!(c, '\u{7f}'..='\u{84}' | '\u{86}'..='\u{9f}' | '\u{fffe}' | '\u{ffff}');
     match value {
-        Value::Object(fields) if !fields.is_empty() => write_fields(&mut out, fields, 0, false, width),
-        Value::Array(items) if !items.is_empty() => write_items(&mut out, items, 0, width),
-        other => {
-            write_scalar(&mut out, other, 0);
-            out.push('\n');
+        Value::String(text) => text.contains(is_refused),
+        Value::Array(items) => items.iter().any(has_control_character),
+        Value::Object(fields) => {
+            fields.iter().any(|(key, value)| key.contains(is_refused) || has_control_character(value))
         }
+        _ => false,
     }
-    out
 }
 
-/// Writes the fields of an object. `inline` is whether the first key continues a line after `- `.
-fn write_fields(
-    out: &mut String,
-    fields: &Map<String, Value>,
-    indent: usize,
-    mut inline: bool,
+/// Rules of a document, and the space for brackets.
+#[derive(Clone, Copy)]
+struct Writer {
+    rules: Rules,
     width: usize,
-) {
-    for (key, value) in fields {
-        if !inline {
-            push_indent(out, indent);
-        }
-        inline = false;
-        write_string(out, key, indent, true);
-        out.push(':');
+}
+
+/// Place at which a list or map begins.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Begin {
+    /// On a line of its own.
+    Line,
+    /// On the current line, after `- ` or `: `.
+    Inline,
+}
+
+impl Writer {
+    fn document(self, value: &Value) -> String {
+        let mut out = String::new();
         match value {
-            _ if let Some(line) = on_one_line(value, width.saturating_sub(indent + key.len() + 2)) => {
-                out.push(' ');
-                out.push_str(&line);
-                out.push('\n');
-            }
-            Value::Object(fields) if !fields.is_empty() => {
-                out.push('\n');
-                write_fields(out, fields, indent + 2, false, width);
-            }
-            Value::Array(items) if !items.is_empty() => {
-                out.push('\n');
-                write_items(out, items, indent, width);
-            }
+            Value::Object(fields) if !fields.is_empty() => self.fields(&mut out, fields, 0, Begin::Inline),
+            Value::Array(items) if !items.is_empty() => self.items(&mut out, items, 0, Begin::Inline),
             other => {
-                out.push(' ');
-                write_scalar(out, other, indent + 2);
-                out.push('\n');
+                self.scalar(&mut out, other, 2);
+                end_line(&mut out);
+            }
+        }
+        out
+    }
+
+    fn fields(self, out: &mut String, fields: &Map<String, Value>, indent: usize, mut begin: Begin) {
+        let sorted = match self.rules {
+            Rules::Go => key_order::sorted(fields),
+            Rules::Handwritten => fields.iter().collect(),
+        };
+        for (key, value) in sorted {
+            if begin == Begin::Line {
+                push_indent(out, indent);
+            }
+            begin = Begin::Line;
+            if self.rules == Rules::Go && !scalar_style::is_simple_key(key) {
+                out.push_str("? ");
+                self.string(out, key, ScalarPlace { indent: indent + 2, is_simple_key: false });
+                end_line(out);
+                push_indent(out, indent);
+                out.push_str(": ");
+                self.nested(out, value, indent + 2);
+                continue;
+            }
+            self.string(out, key, ScalarPlace { indent, is_simple_key: true });
+            out.push(':');
+            match value {
+                _ if let Some(line) = self.on_one_line(value, indent + key.len() + 2) => {
+                    out.push(' ');
+                    out.push_str(&line);
+                    out.push('\n');
+                }
+                Value::Object(fields) if !fields.is_empty() => {
+                    out.push('\n');
+                    self.fields(out, fields, indent + 2, Begin::Line);
+                }
+                Value::Array(items) if !items.is_empty() => {
+                    out.push('\n');
+                    self.items(out, items, indent, Begin::Line);
+                }
+                other => {
+                    out.push(' ');
+                    self.scalar(out, other, indent + 2);
+                    end_line(out);
+                }
             }
         }
     }
-}
 
-fn write_items(out: &mut String, items: &[Value], indent: usize, width: usize) {
-    for item in items {
-        push_indent(out, indent);
-        out.push_str("- ");
-        match item {
-            _ if let Some(line) = on_one_line(item, width.saturating_sub(indent + 2)) => {
-                out.push_str(&line);
-                out.push('\n');
+    fn items(self, out: &mut String, items: &[Value], indent: usize, mut begin: Begin) {
+        for item in items {
+            if begin == Begin::Line {
+                push_indent(out, indent);
             }
-            Value::Object(fields) if !fields.is_empty() => write_fields(out, fields, indent + 2, true, width),
-            Value::Array(items) if !items.is_empty() => {
-                // A nested list begins on the line of its dash.
-                let mut nested = String::new();
-                write_items(&mut nested, items, indent + 2, width);
-                out.push_str(nested.trim_start());
+            begin = Begin::Line;
+            out.push_str("- ");
+            match self.on_one_line(item, indent + 2) {
+                Some(line) => {
+                    out.push_str(&line);
+                    out.push('\n');
+                }
+                None => self.nested(out, item, indent + 2),
             }
+        }
+    }
+
+    /// Writes a value after `- ` or `: `.
+    fn nested(self, out: &mut String, value: &Value, indent: usize) {
+        match value {
+            Value::Object(fields) if !fields.is_empty() => self.fields(out, fields, indent, Begin::Inline),
+            Value::Array(items) if !items.is_empty() => self.items(out, items, indent, Begin::Inline),
             other => {
-                write_scalar(out, other, indent + 2);
-                out.push('\n');
+                self.scalar(out, other, indent);
+                end_line(out);
             }
         }
     }
-}
 
-/// Formats a list or map of scalars in brackets, if it has at most `room` bytes.
-fn on_one_line(value: &Value, room: usize) -> Option<String> {
-    let is_flat = |value: &Value| match value {
-        Value::Array(items) => items.is_empty(),
-        Value::Object(fields) => fields.is_empty(),
-        Value::String(text) => text.len() <= room && !text.contains('\n'),
-        _ => true,
-    };
-    let mut line = String::new();
-    match value {
-        Value::Array(items) if room > 0 && !items.is_empty() && items.iter().all(is_flat) => {
-            for (index, item) in items.iter().enumerate() {
-                line.push_str(if index == 0 { "[" } else { ", " });
-                write_in_brackets(&mut line, item);
+    /// Formats a list or map of scalars in brackets, if it fits into the line after `used` bytes.
+    fn on_one_line(self, value: &Value, used: usize) -> Option<String> {
+        let room = self.width.saturating_sub(used);
+        let is_flat = |value: &Value| match value {
+            Value::Array(items) => items.is_empty(),
+            Value::Object(fields) => fields.is_empty(),
+            Value::String(text) => text.len() <= room && !text.contains('\n'),
+            _ => true,
+        };
+        let mut line = String::new();
+        match value {
+            Value::Array(items) if room > 0 && !items.is_empty() && items.iter().all(is_flat) => {
+                for (index, item) in items.iter().enumerate() {
+                    line.push_str(if index == 0 { "[" } else { ", " });
+                    self.in_brackets(&mut line, item);
+                }
+                line.push(']');
             }
-            line.push(']');
-        }
-        Value::Object(fields) if room > 0 && !fields.is_empty() && fields.values().all(is_flat) => {
-            for (index, (key, value)) in fields.iter().enumerate() {
-                line.push_str(if index == 0 { "{" } else { ", " });
-                write_in_brackets(&mut line, &Value::from(&**key));
-                line.push_str(": ");
-                write_in_brackets(&mut line, value);
+            Value::Object(fields) if room > 0 && !fields.is_empty() && fields.values().all(is_flat) => {
+                for (index, (key, value)) in fields.iter().enumerate() {
+                    line.push_str(if index == 0 { "{" } else { ", " });
+                    self.in_brackets(&mut line, &Value::from(&**key));
+                    line.push_str(": ");
+                    self.in_brackets(&mut line, value);
+                }
+                line.push('}');
             }
-            line.push('}');
+            _ => return None,
         }
-        _ => return None,
+        (line.len() <= room).then_some(line)
     }
-    (line.len() <= room).then_some(line)
-}
 
-/// Writes a scalar inside brackets. A text that contains characters with a meaning there is quoted.
-fn write_in_brackets(out: &mut String, value: &Value) {
-    match value {
-        Value::String(text) if is_plain(text) && text.contains([',', '[', ']', '{', '}', '?']) => {
-            out.push('\'');
-            out.push_str(&text.replace('\'', "''"));
-            out.push('\'');
+    /// Writes a scalar inside brackets. A text that contains characters with a meaning there is quoted.
+    fn in_brackets(self, out: &mut String, value: &Value) {
+        match value {
+            Value::String(text)
+                if text.contains([',', '[', ']', '{', '}', '?'])
+                    && scalar_style::is_plain(text, self.rules) =>
+            {
+                out.push('\'');
+                out.push_str(&text.replace('\'', "''"));
+                out.push('\'');
+            }
+            Value::String(text) => self.string(out, text, ScalarPlace { indent: 0, is_simple_key: true }),
+            other => self.scalar(out, other, 0),
         }
-        Value::String(text) => write_string(out, text, 0, true),
-        other => write_scalar(out, other, 0),
+    }
+
+    fn scalar(self, out: &mut String, value: &Value, indent: usize) {
+        match value {
+            Value::String(text) => self.string(out, text, ScalarPlace { indent, is_simple_key: false }),
+            Value::Object(_) => out.push_str("{}"),
+            Value::Array(_) => out.push_str("[]"),
+            Value::Number(number) => out.push_str(&number_text(number.as_f64(), value)),
+            Value::Bool(true) => out.push_str("true"),
+            Value::Bool(false) => out.push_str("false"),
+            Value::Null => out.push_str("null"),
+        }
+    }
+
+    fn string(self, out: &mut String, text: &str, place: ScalarPlace) {
+        let text = match self.rules {
+            Rules::Go => with_folded_breaks(text),
+            Rules::Handwritten => Cow::Borrowed(text),
+        };
+        scalar_style::write(out, &text, place, self.rules);
     }
 }
 
@@ -144,139 +225,50 @@ fn push_indent(out: &mut String, indent: usize) {
     out.extend(std::iter::repeat_n(' ', indent));
 }
 
-fn write_scalar(out: &mut String, value: &Value, indent: usize) {
-    match value {
-        Value::String(text) => write_string(out, text, indent, false),
-        Value::Object(_) => out.push_str("{}"),
-        Value::Array(_) => out.push_str("[]"),
-        Value::Number(number) if number.as_f64().is_some_and(is_whole) => out.push_str(&go::json(value)),
-        other => {
-            // Writing into a String cannot fail.
-            let _ = write!(out, "{other}");
-        }
-    }
-}
-
-/// Whether a number is written without an exponent, because Go reads its JSON text as an integer of 64 bits, with or without a sign.
-fn is_whole(number: f64) -> bool {
-    number.fract() == 0.0 && (-9_223_372_036_854_775_808.0..18_446_744_073_709_551_616.0).contains(&number)
-}
-
-fn write_string(out: &mut String, text: &str, indent: usize, key: bool) {
-    let block = text.contains('\n') && !text.starts_with(['\n', ' ']);
-    if block && !key && !text.chars().any(|c| is_special(c) && c != '\n') {
-        write_block(out, text, indent);
-    } else if is_plain(text) {
-        out.push_str(text);
-    } else if needs_escapes(text) || resolves_to_other_type(text) {
-        // A JSON string is valid in YAML if the special characters that JSON leaves unescaped are escaped.
-        for c in Value::from(text).to_string().chars() {
-            if is_special(c) {
-                // Writing into a String cannot fail.
-                let _ = write!(out, "\\u{:04x}", u32::from(c));
-            } else {
-                out.push(c);
-            }
-        }
-    } else {
-        out.push('\'');
-        out.push_str(&text.replace('\'', "''"));
-        out.push('\'');
-    }
-}
-
-fn write_block(out: &mut String, text: &str, indent: usize) {
-    out.push('|');
-    let body = text.trim_end_matches('\n');
-    match text.len() - body.len() {
-        0 => out.push('-'),
-        1 => {}
-        _ => out.push('+'),
-    }
-    for line in text.strip_suffix('\n').unwrap_or(text).split('\n') {
+/// Ends the line of a scalar, unless a block ended it.
+fn end_line(out: &mut String) {
+    if !out.ends_with(scalar_style::is_break) {
         out.push('\n');
-        if !line.is_empty() {
-            push_indent(out, indent);
-            out.push_str(line);
+    }
+}
+
+/// Formats a number. Go's library reads its JSON text: as an integer if it is one of 64 bits, with or without a sign, else as a float.
+fn number_text(number: Option<f64>, value: &Value) -> String {
+    let text = go::json(value);
+    if text == "-0" {
+        return "0".to_owned();
+    }
+    let is_integer = text.parse::<i64>().is_ok() || text.parse::<u64>().is_ok();
+    number.filter(|_| !is_integer).map_or(text, go::float)
+}
+
+/// Folds the line breaks U+0085 of a text. kube-apiserver's JSON contains them unescaped, and its YAML reader folds lines in quotes: a single break
+/// becomes a space, each further one a newline, and spaces around them are dropped.
+fn with_folded_breaks(text: &str) -> Cow<'_, str> {
+    const BREAK: char = '\u{85}';
+    if !text.contains(BREAK) {
+        return Cow::Borrowed(text);
+    }
+    let mut folded = String::with_capacity(text.len());
+    let mut parts = text.split(BREAK).peekable();
+    let mut breaks = 0;
+    let mut is_first = true;
+    while let Some(part) = parts.next() {
+        let part = if is_first { part } else { part.trim_start_matches(' ') };
+        let part = if parts.peek().is_some() { part.trim_end_matches(' ') } else { part };
+        if !part.is_empty() || parts.peek().is_none() {
+            match breaks {
+                0 => {}
+                1 => folded.push(' '),
+                more => folded.extend(std::iter::repeat_n('\n', more - 1)),
+            }
+            breaks = 0;
         }
+        folded.push_str(part);
+        breaks += 1;
+        is_first = false;
     }
-}
-
-fn needs_escapes(text: &str) -> bool {
-    text.chars().any(is_special)
-}
-
-/// Whether YAML forbids a character or gives it a special meaning. Each of these characters has four hex digits.
-fn is_special(c: char) -> bool {
-    c.is_control() || matches!(c, '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}')
-}
-
-/// Whether a plain text would be read as a type other than string.
-fn resolves_to_other_type(text: &str) -> bool {
-    const WORDS: [&str; 22] = [
-        "", "~", "null", "Null", "NULL", "true", "True", "TRUE", "false", "False", "FALSE", "yes", "Yes",
-        "YES", "no", "No", "NO", "on", "On", "ON", "off", "Off",
-    ];
-    if WORDS.contains(&text) || ["OFF", "y", "Y", "n", "N", "<<", "="].contains(&text) {
-        return true;
-    }
-    let digits = text.trim_start_matches(['+', '-', '.']);
-    let numeric = digits.starts_with(|c: char| c.is_ascii_digit())
-        && (text.parse::<f64>().is_ok()
-            || text.replace('_', "").parse::<f64>().is_ok()
-            || digits.starts_with("0x")
-            || digits.starts_with("0b")
-            || digits.starts_with("0o"));
-    let special = [".nan", ".inf", "+.inf", "-.inf"].contains(&text.to_ascii_lowercase().as_str());
-    numeric || special || is_timestamp(text) || is_sexagesimal(text)
-}
-
-/// Whether the text begins with a date such as `2006-01-02`, which has a type of its own in YAML 1.1.
-fn is_timestamp(text: &str) -> bool {
-    let bytes = text.as_bytes();
-    let digit = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_digit);
-    let date = (0..4).all(digit)
-        && bytes.get(4) == Some(&b'-')
-        && digit(5)
-        && digit(6)
-        && bytes.get(7) == Some(&b'-')
-        && digit(8)
-        && digit(9);
-    date && bytes.get(10).is_none_or(|c| matches!(c, b'T' | b't' | b' '))
-}
-
-/// Whether the text is a number to base 60 in YAML 1.1, such as `1:30`.
-fn is_sexagesimal(text: &str) -> bool {
-    let unsigned = text.trim_start_matches(['+', '-']);
-    let mut parts = unsigned.split(':');
-    let first = parts.next().unwrap_or_default();
-    unsigned.contains(':')
-        && !first.is_empty()
-        && first.bytes().all(|c| c.is_ascii_digit())
-        && parts.all(|part| !part.is_empty() && part.len() <= 2 && part.bytes().all(|c| c.is_ascii_digit()))
-}
-
-fn is_plain(text: &str) -> bool {
-    let Some(first) = text.chars().next() else {
-        return false;
-    };
-    let last = text.chars().last().unwrap_or(first);
-    let starts_badly = match first {
-        // These have a meaning only before a space, or alone.
-        '-' | '?' | ':' => text.len() == 1 || text[1..].starts_with(' '),
-        ',' | '[' | ']' | '{' | '}' | '#' | '&' | '*' | '!' | '|' | '>' | '\'' | '"' | '%' | '@' | '`'
-        | ' ' => true,
-        _ => false,
-    };
-    !starts_badly
-        && last != ' '
-        && last != ':'
-        && !text.contains(": ")
-        && !text.contains(" #")
-        && !text.starts_with("---")
-        && !text.starts_with("...")
-        && !needs_escapes(text)
-        && !resolves_to_other_type(text)
+    Cow::Owned(folded)
 }
 
 #[cfg(test)]
@@ -289,9 +281,12 @@ mod tests {
         let value = json!([9_223_372_036_854_775_808.0, -9_223_372_036_854_775_808.0, 1e16, 1.5, 3]);
         assert_eq!(
             write(&value),
-            "- 9223372036854776000\n- -9223372036854776000\n- 10000000000000000\n- 1.5\n- 3\n"
+            "- 9223372036854776000\n- -9.223372036854776e+18\n- 10000000000000000\n- 1.5\n- 3\n"
         );
-        assert!(write(&json!(1e21)).contains('e'));
+        assert_eq!(
+            write(&json!([1e21, 1_234_567.5, 1e-5, 123_456.5, -0.0])),
+            "- 1e+21\n- 1.2345675e+06\n- 1e-05\n- 123456.5\n- 0\n"
+        );
     }
 
     #[test]
@@ -325,12 +320,84 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(text: &str) {
-        let value = json!({"k": [text, {text: text}], text: {"l": text}});
+    fn check_read_back(text: &str) {
+        let value = json!({"k": [text, {text: text}], text: {"l": text, "m": [[text]]}});
         for written in [write(&value), write_compact(&value, 60)] {
             let read = super::super::read(written.as_bytes());
             assert_eq!(read.map(|decoded| decoded.value).as_ref(), Ok(&value), "{text:?}: {written}");
         }
+    }
+
+    #[test]
+    fn long_lines_are_folded_at_spaces() {
+        let words = "0123456789 ".repeat(9);
+        let value = json!({
+            "a": words.trim_end(), "b": [format!("{}: x", words.trim_end())], "c": format!("\t{words}  y  z"),
+            "d": {"e": format!("{words} it's: {words}")}, "f": format!("{}\n", words.trim_end()),
+            words.trim_end(): 1, format!("{words}{words}"): {"x": [1]},
+        });
+        expect_test::expect![[r#"
+            0123456789 0123456789 0123456789 0123456789 0123456789 0123456789 0123456789 0123456789 0123456789: 1
+            ? '0123456789 0123456789 0123456789 0123456789 0123456789 0123456789 0123456789 0123456789
+              0123456789 0123456789 0123456789 0123456789 0123456789 0123456789 0123456789 0123456789
+              0123456789 0123456789 '
+            : x:
+              - 1
+            a: 0123456789 0123456789 0123456789 0123456789 0123456789 0123456789 0123456789 0123456789
+              0123456789
+            b:
+            - '0123456789 0123456789 0123456789 0123456789 0123456789 0123456789 0123456789 0123456789
+              0123456789: x'
+            c: "\t0123456789 0123456789 0123456789 0123456789 0123456789 0123456789 0123456789
+              0123456789 0123456789   y  z"
+            d:
+              e: '0123456789 0123456789 0123456789 0123456789 0123456789 0123456789 0123456789
+                0123456789 0123456789  it''s: 0123456789 0123456789 0123456789 0123456789 0123456789
+                0123456789 0123456789 0123456789 0123456789 '
+            f: |
+              0123456789 0123456789 0123456789 0123456789 0123456789 0123456789 0123456789 0123456789 0123456789
+        "#]]
+        .assert_eq(&write(&value));
+    }
+
+    #[test]
+    fn strings_have_the_styles_of_go() {
+        for (text, expected) in [
+            ("\n", "|2+\n\n"),
+            (" a\nb", "|2-\n   a\n  b\n"),
+            ("\na\n", "|2\n\n  a\n"),
+            ("a\n\n", "|+\n  a\n\n"),
+            ("a \nb", "\"a \\nb\"\n"),
+            ("a\n b", "|-\n  a\n   b\n"),
+            ("a\nb ", "\"a\\nb \"\n"),
+            ("a\tb", "\"a\\tb\"\n"),
+            ("\u{1f600} b", "\"\\U0001F600 b\"\n"),
+            ("\u{feff}a", "\"\\uFEFF\\x61\"\n"),
+            ("a\u{feff}b", "\"a\\uFEFFb\"\n"),
+            ("a\u{2028}b", "'a\u{2028}  b'\n"),
+            ("a \u{2028}b", "\"a \\Lb\"\n"),
+            ("\u{1b}\u{7}\0\r\u{1}\"", "\"\\e\\a\\0\\r\\x01\\\"\"\n"),
+            ("a\u{85}b", "a b\n"),
+            ("a \u{85} \u{85} b\u{85}", "\"a\\nb \"\n"),
+            ("=", "=\n"),
+            ("<<", "<<\n"),
+            ("0x", "0x\n"),
+            ("0x1", "\"0x1\"\n"),
+            ("\u{a0}x", "\u{a0}x\n"),
+            ("a:\tb", "\"a:\\tb\"\n"),
+            ("it's: b", "'it''s: b'\n"),
+        ] {
+            assert_eq!(write(&json!(text)), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn control_characters_are_refused() {
+        for refused in ["\u{7f}", "a\u{80}", "\u{fffe}", "\u{9f}"] {
+            assert_eq!(check(&json!({"a": [{"b": refused}]})), Err(CONTROL_CHARACTERS), "{refused:?}");
+            assert!(check(&json!({"a": [{refused: 1}]})).is_err(), "{refused:?}");
+        }
+        assert_eq!(check(&json!({"a": ["\u{1}\u{85}\n", "\u{feff}\u{1f600}"]})), Ok(()));
     }
 
     #[test]
@@ -363,6 +430,8 @@ mod tests {
     fn written_values_are_read_back() {
         for text in [
             "a",
+            "=",
+            "0o8",
             "- b",
             "1e3",
             "0x1f",
@@ -376,15 +445,13 @@ mod tests {
             "\n",
             "a\nb",
             "\u{91}",
-            "a\u{85}b",
-            "\u{2028}\n",
             "\u{feff}",
             "\u{fffe}",
             "\u{ffff}x",
             "\u{7f}",
             "\u{1fffe}",
         ] {
-            check(text);
+            check_read_back(text);
         }
     }
 
@@ -392,10 +459,15 @@ mod tests {
         #[test]
         fn any_written_value_is_read_back(
             text in proptest::prelude::any::<String>(),
-            odd in "[-a:#'\"\n \t,?&*!|>%@`{}\\[\\]~\u{80}-\u{a0}\u{2020}-\u{2030}\u{fef0}-\u{ffff}]{0,8}",
+            odd in "[-a:#'\"\n \t,?&*!|>%@`{}\\[\\]~\u{86}-\u{a0}\u{2020}-\u{2027}\u{fef0}-\u{ffff}]{0,8}",
+            long in "[-a:#'\" \\\\]{70,200}",
         ) {
-            check(&text);
-            check(&odd);
+            // YAML 1.1 breaks lines at these characters, and YAML 1.2 does not.
+            if !text.contains(['\u{85}', '\u{2028}', '\u{2029}']) {
+                check_read_back(&text);
+            }
+            check_read_back(&odd);
+            check_read_back(&long);
         }
     }
 }

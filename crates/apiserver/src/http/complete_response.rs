@@ -6,7 +6,9 @@ use http::request::Parts;
 use http::{HeaderName, HeaderValue, Method, Response, StatusCode};
 
 use super::Server;
+use super::dispatch::text;
 use super::gzip;
+use crate::request::accept::{self, Accept};
 use crate::request::query::Query;
 use crate::response::ResponseBody;
 
@@ -26,7 +28,8 @@ pub(crate) fn complete_response(server: &Server, head: &Parts, response: &mut Re
         *response.body_mut() = ResponseBody::full(Bytes::new());
         return;
     }
-    if is_json(response.headers()) && wants_indentation(head) {
+    let is_indented = wants_indentation(head) || (is_error(response) && accepts_no_status(&head.headers));
+    if is_json(response.headers()) && is_indented {
         let mut indenter = Indenter::default();
         if let Some(body) = response.body().as_full() {
             let pretty = indenter.indent(body);
@@ -53,12 +56,27 @@ fn is_large(body: &ResponseBody) -> bool {
     body.is_in_chunks() || body.as_full().is_some_and(|body| body.len() > COMPRESSED_ABOVE)
 }
 
+fn is_error(response: &Response<ResponseBody>) -> bool {
+    response.status().is_client_error() || response.status().is_server_error()
+}
+
+/// Whether the client accepts no form of a `Status`. Then errors are indented JSON.
+fn accepts_no_status(headers: &HeaderMap) -> bool {
+    Accept::of_error(text(headers, header::ACCEPT).as_deref()).is_none()
+}
+
 fn is_json(headers: &HeaderMap) -> bool {
     headers.get(header::CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"))
 }
 
-/// Whether to indent JSON: as the parameter `pretty` requests, or by the user agent if it is absent.
+/// Whether to indent JSON: as the parameter `pretty` of `Accept` or of the query requests, or by the user agent if both are absent.
 fn wants_indentation(head: &Parts) -> bool {
+    // The parameter of the chosen range, which is the first one in almost every request, comes before the query.
+    let accepted = text(&head.headers, header::ACCEPT).filter(|accept| accept.contains("pretty"));
+    let ranges = accepted.as_deref().map(accept::ranges).unwrap_or_default();
+    if ranges.first().and_then(|range| range.parameter("pretty")) == Some("1") {
+        return true;
+    }
     let query = head.uri.query().unwrap_or_default();
     // This test avoids parsing the query of most requests.
     if query.contains("pretty") {

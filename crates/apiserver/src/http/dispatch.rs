@@ -27,7 +27,7 @@ use crate::faults::{self, FaultyWatch, Stale};
 use crate::kind::registry::{Registry, ServedKind};
 use crate::kind::resource::{PostAction, Subresource};
 use crate::metrics::Measurement;
-use crate::request::accept::{Accept, Endpoint};
+use crate::request::accept::{Accept, Encoding, Endpoint};
 use crate::request::info::RequestTarget;
 use crate::request::origin::{Closing, FaultApi};
 use crate::request::path::{ResourcePath, Route};
@@ -73,6 +73,11 @@ where
         let accept = text(&head.headers, header::ACCEPT);
         failure(accept.as_deref(), &error).into_response()
     });
+    if let Some(warning) = server.context.authenticator.warning(&head) {
+        let warnings = Warnings::default();
+        warnings.add(warning.to_owned());
+        warnings.write(response.headers_mut());
+    }
     if let Some(event) = &mut event {
         event.answered(response.status().as_u16());
     }
@@ -194,10 +199,10 @@ where
     match route {
         Route::Resource(path) => {
             let Some(served) = registry.get(&path.group, &path.version, &path.plural) else {
-                return not_found(&registry, &path.group).into_response();
+                return not_found(&registry, &path.group, accept.as_deref()).into_response();
             };
             if !is_well_formed(served, &path, &head.method) {
-                return not_found(&registry, &path.group).into_response();
+                return not_found(&registry, &path.group, accept.as_deref()).into_response();
             }
             let served = Arc::clone(served);
             let permissions = permissions.clone();
@@ -209,7 +214,7 @@ where
             };
             answered.unwrap_or_else(|error| failure(accept.as_deref(), &error)).into_response()
         }
-        Route::Malformed { group, .. } => not_found(&registry, &group).into_response(),
+        Route::Malformed { group, .. } => not_found(&registry, &group, accept.as_deref()).into_response(),
         other => {
             let labels = measure::of_path(&other, &query, head);
             let response = routes::answer(server, &registry, &other, &query, head).await;
@@ -240,16 +245,15 @@ where
 
 /// Builds the response for an error, including `Retry-After`.
 pub(crate) fn failure(accept: Option<&str>, error: &ApiError) -> Reply {
-    let mut reply = Reply::error(Accept::of_error(accept), error);
+    let mut reply = Reply::error(Accept::of_error(accept).unwrap_or(Encoding::Json), error);
     reply.retry_after = error.retry_after();
     reply
 }
 
 /// Builds the 404 below a group: a `Status` for groups of builtin kinds, plain text for others.
-pub(crate) fn not_found(registry: &Registry, group: &str) -> Reply {
+pub(crate) fn not_found(registry: &Registry, group: &str, accept: Option<&str>) -> Reply {
     if registry.is_builtin_group(group) {
-        let error = ApiError::unknown_resource();
-        Reply::error(Accept::JSON.encoding, &error)
+        failure(accept, &ApiError::unknown_resource())
     } else {
         Reply::text(404, "404 page not found\n")
     }
@@ -339,6 +343,10 @@ fn admissible(
     // after the negotiation.
     if !call.served.is_custom() {
         check_allowed(&call, verb)?;
+        // The router has no routes for HEAD, although authorization treats it as a read.
+        if head.method == Method::HEAD {
+            return Err(call.not_allowed(verb.name()));
+        }
     }
     // The other end of a connection chooses the format.
     if !connects {
@@ -375,7 +383,7 @@ where
         let long = server.cluster.metrics.measure_long(&labels, arrived);
         return match wait_for_revision(call, verb).await {
             Ok(()) => watch(admissible.call, head, long),
-            Err(error) => Err(error),
+            Err(error) => verbs::watch::ended_by(call, &error).inspect(|_| long.answered(200)),
         }
         .inspect_err(|error| measured.answered(error.code()));
     }
@@ -562,13 +570,7 @@ async fn wait_for_revision(call: &Call, verb: Verb) -> Result<(), ApiError> {
     Err(ApiError::new(504, "Timeout", message).with_causes(vec![cause]).with_retry_after(1))
 }
 
-/// Returns a header as text. Several lines form one list.
+/// Returns a header as text. As in Go's handlers, only the first of several lines counts.
 pub(crate) fn text(headers: &HeaderMap, name: header::HeaderName) -> Option<String> {
-    let mut lines = headers.get_all(name).iter().filter_map(|line| line.to_str().ok());
-    let mut text = lines.next()?.to_owned();
-    for line in lines {
-        text.push(',');
-        text.push_str(line);
-    }
-    Some(text)
+    headers.get(name).map(|line| String::from_utf8_lossy(line.as_bytes()).into_owned())
 }

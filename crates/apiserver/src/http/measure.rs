@@ -43,8 +43,10 @@ pub(super) fn of_resource(call: &Call, verb: Verb, has_name: bool) -> RequestLab
 
 /// Returns the labels of a request for a path without a resource; `None` if kube-apiserver does not measure it.
 pub(super) fn of_path(route: &Route, query: &Query, head: &Parts) -> Option<RequestLabels> {
-    let is_aggregated =
-        || text(&head.headers, header::ACCEPT).is_some_and(|accept| discovery::wants_aggregated(&accept));
+    let is_aggregated = || {
+        text(&head.headers, header::ACCEPT)
+            .is_some_and(|accept| discovery::wants_aggregated(&accept).is_some())
+    };
     let (path, component) = match route {
         Route::Health { check: None, .. } => (head.uri.path().trim_end_matches('/'), ""),
         Route::OpenApi(document) if document.is_empty() => ("openapi/v3", ""),

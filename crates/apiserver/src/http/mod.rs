@@ -12,6 +12,7 @@ pub(crate) mod drain;
 pub(crate) mod fault_layer;
 #[cfg_attr(not(feature = "gzip"), path = "no_gzip.rs")]
 mod gzip;
+mod health_checks;
 mod http_service;
 mod measure;
 mod openapi;

@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use http::request::Parts;
 use http::{HeaderValue, Method, Response, header};
-use kube_apimachinery::go::quote;
 use kube_apimachinery::status::ApiError;
+use kube_apimachinery::yaml;
 use serde_json::{Value, json};
 
 use super::Server;
 use super::dispatch::{failure, not_found, text};
+use super::health_checks;
 use super::openapi_routes;
 use crate::api::verbs::reply::Reply;
 use crate::http::discovery::{self, DiscoveryRoot};
@@ -23,11 +24,6 @@ use crate::response::ResponseBody;
 
 /// Version of the server in `gitVersion` of `/version`: the version of Kubernetes that the API follows, and the version of this server.
 pub const GIT_VERSION: &str = concat!("v1.36.3+embedded.", env!("CARGO_PKG_VERSION"));
-/// Checks of the health endpoints, as listed by `?verbose`.
-const CHECKS: [&str; 3] = ["ping", "log", STORAGE];
-/// Check that fails while the data file cannot be written.
-const STORAGE: &str = "storage";
-
 /// Answers a path that does not lead to a resource.
 pub(crate) async fn answer(
     server: &Server,
@@ -38,32 +34,27 @@ pub(crate) async fn answer(
 ) -> Response<ResponseBody> {
     match route {
         Route::Health { endpoint, check } => {
-            health(endpoint, check.as_deref(), query, server.cluster.is_writable()).into_response()
+            health_checks::answer(endpoint, check.as_deref(), query, server.cluster.is_writable())
         }
         Route::Metrics => Reply::bytes(200, metrics::CONTENT_TYPE, metrics_page(server)).into_response(),
         Route::Root => Reply::value(200, Encoding::Json, &paths(server, registry)).into_response(),
         Route::Unknown => Reply::text(404, "404 page not found\n").into_response(),
-        Route::OpenApiV2 if [Method::GET, Method::HEAD].contains(&head.method) => {
-            openapi_routes::all_in_one(server, registry, head).await
-        }
-        Route::OpenApi(path) if [Method::GET, Method::HEAD].contains(&head.method) => {
-            openapi_routes::answer(server, registry, path, head)
-        }
+        Route::OpenApiV2 => openapi_routes::all_in_one(server, registry, head).await,
+        Route::OpenApi(path) => openapi_routes::answer(server, registry, path, head),
         Route::IssuerConfiguration | Route::IssuerKeys
             if server.context.authenticator.issuer().key_set().is_none() =>
         {
             Reply::text(404, "404 page not found\n").into_response()
         }
-        // Only the routes above answer methods other than GET.
-        _ if head.method != Method::GET => method_not_allowed(),
-        Route::Version => {
-            let accept = text(&head.headers, header::ACCEPT);
-            match accept::require_json(accept.as_deref()) {
-                Ok(()) => Reply::value(200, Encoding::Json, &version()).into_response(),
-                Err(error) => failure(accept.as_deref(), &error).into_response(),
-            }
+        // The handlers of groups, and of versions of custom kinds, do not look at the method either.
+        Route::Groups | Route::Group(_) => discover(server, registry, route, head),
+        Route::GroupVersion { group, .. } if !registry.is_builtin_group(group) => {
+            discover(server, registry, route, head)
         }
-        Route::IssuerConfiguration | Route::IssuerKeys => issuer(server, route),
+        _ if head.method != Method::GET => method_not_allowed(head),
+        Route::Version => refusal(head, "application/json")
+            .unwrap_or_else(|| Reply::value(200, Encoding::Json, &version()).into_response()),
+        Route::IssuerConfiguration | Route::IssuerKeys => issuer(server, route, head),
         route => discover(server, registry, route, head),
     }
 }
@@ -80,7 +71,7 @@ fn metrics_page(server: &Server) -> String {
 }
 
 /// Answers with the issuer's configuration or keys, with which other programs verify tokens of service accounts.
-fn issuer(server: &Server, route: &Route) -> Response<ResponseBody> {
+fn issuer(server: &Server, route: &Route, head: &Parts) -> Response<ResponseBody> {
     let issuer = server.context.authenticator.issuer();
     let (content_type, document) = if *route == Route::IssuerKeys {
         ("application/jwk-set+json", issuer.key_set())
@@ -88,16 +79,26 @@ fn issuer(server: &Server, route: &Route) -> Response<ResponseBody> {
         let url = format!("https://{}/openid/v1/jwks", server.cluster.address());
         ("application/json", issuer.configuration(&url))
     };
+    if let Some(response) = refusal(head, content_type) {
+        return response;
+    }
     let document = document.unwrap_or_default().to_string();
     let mut response = Reply::bytes(200, content_type, document).into_response();
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("public, max-age=3600"));
     response
 }
 
-fn method_not_allowed() -> Response<ResponseBody> {
+/// Returns the 406 for a client that does not accept the only type of a document.
+fn refusal(head: &Parts, content_type: &'static str) -> Option<Response<ResponseBody>> {
+    let accept = text(&head.headers, header::ACCEPT);
+    let error = accept::require_one_of(accept.as_deref(), &[content_type]).err()?;
+    Some(failure(accept.as_deref(), &error).into_response())
+}
+
+fn method_not_allowed(head: &Parts) -> Response<ResponseBody> {
     let message = "the server does not allow this method on the requested resource";
     let error = ApiError::new(405, "MethodNotAllowed", message).with_details("", "", "");
-    Reply::error(Encoding::Json, &error).into_response()
+    failure(text(&head.headers, header::ACCEPT).as_deref(), &error).into_response()
 }
 
 /// Answers with the aggregated discovery document if the client requests it, otherwise with the document of the path.
@@ -109,10 +110,11 @@ fn discover(server: &Server, registry: &Registry, route: &Route, head: &Parts) -
         Route::Groups => Some(DiscoveryRoot::Apis),
         _ => None,
     };
-    if let Some(root) = root.filter(|_| discovery::wants_aggregated(&accept)) {
-        return aggregated(&resources, root, head);
+    if let Some(root) = root
+        && let Some(encoding) = discovery::wants_aggregated(&accept)
+    {
+        return aggregated(&resources, root, encoding, head);
     }
-    let accept = discovery::without_aggregation(&accept);
     let (document, group) = match route {
         Route::CoreVersions => (Some(discovery::core_versions(&server.cluster.address().to_string())), ""),
         Route::Groups => (Some(discovery::group_list(&resources)), ""),
@@ -134,24 +136,32 @@ fn discover(server: &Server, registry: &Registry, route: &Route, head: &Parts) -
                 Ok(accept) => accept.encoding,
                 Err(error) => return failure(Some(&accept), &error).into_response(),
             };
-            let mut response = Reply::value(200, encoding, &document).into_response();
-            response.headers_mut().insert(header::VARY, HeaderValue::from_static("Accept"));
-            response
+            Reply::value(200, encoding, &document).into_response()
         }
-        None => not_found(registry, group).into_response(),
+        None => not_found(registry, group, Some(&accept)).into_response(),
     }
 }
 
-fn aggregated(resources: &[Arc<Resource>], root: DiscoveryRoot, head: &Parts) -> Response<ResponseBody> {
-    let document = discovery::aggregated(resources, root).to_string();
+fn aggregated(
+    resources: &[Arc<Resource>],
+    root: DiscoveryRoot,
+    encoding: Encoding,
+    head: &Parts,
+) -> Response<ResponseBody> {
+    let value = discovery::aggregated(resources, root);
+    let document = value.to_string();
     let tag = format!("\"{}\"", discovery::etag(document.as_bytes()));
     let known = text(&head.headers, header::IF_NONE_MATCH).is_some_and(|tags| tags.contains(&tag));
+    let (content_type, document) = match encoding {
+        Encoding::Yaml => (discovery::AGGREGATED_YAML, yaml::write(&value)),
+        Encoding::Json | Encoding::Protobuf => (discovery::AGGREGATED_JSON, document),
+    };
     let mut response = if known {
-        let mut response = Reply::bytes(304, discovery::AGGREGATED_CONTENT_TYPE, Vec::new()).into_response();
+        let mut response = Reply::bytes(304, content_type, Vec::new()).into_response();
         response.headers_mut().remove(header::CONTENT_TYPE);
         response
     } else {
-        Reply::bytes(200, discovery::AGGREGATED_CONTENT_TYPE, document).into_response()
+        Reply::bytes(200, content_type, document).into_response()
     };
     let headers = response.headers_mut();
     headers.insert(header::VARY, HeaderValue::from_static("Accept"));
@@ -160,48 +170,6 @@ fn aggregated(resources: &[Arc<Resource>], root: DiscoveryRoot, head: &Parts) ->
         headers.insert(header::ETAG, tag);
     }
     response
-}
-
-/// Answers `/healthz`, `/livez`, `/readyz` and their checks, with `?verbose` and `?exclude=`. Failures are listed even
-/// without `?verbose`.
-fn health(endpoint: &str, check: Option<&str>, query: &Query, is_writable: bool) -> Reply {
-    let fails = |name: &str| name == STORAGE && !is_writable;
-    if let Some(name) = check {
-        return match name {
-            name if !CHECKS.contains(&name) => Reply::text(404, "404 page not found\n"),
-            name if fails(name) => {
-                Reply::text(500, "internal server error: the data file cannot be written\n")
-            }
-            _ => Reply::text(200, "ok"),
-        };
-    }
-    let mut excluded = query.all("exclude");
-    let mut lines = String::new();
-    let mut failed = false;
-    for name in CHECKS {
-        let before = excluded.len();
-        excluded.retain(|other| other != name);
-        lines += &if excluded.len() < before {
-            format!("[+]{name} excluded: ok\n")
-        } else if fails(name) {
-            failed = true;
-            format!("[-]{name} failed: reason withheld\n")
-        } else {
-            format!("[+]{name} ok\n")
-        };
-    }
-    if !excluded.is_empty() {
-        let names: Vec<String> = excluded.iter().map(|name| quote(name)).collect();
-        let names = names.join(",");
-        lines += &format!("warn: some health checks cannot be excluded: no matches for {names}\n");
-    }
-    if failed {
-        Reply::text(500, &format!("{lines}{endpoint} check failed\n"))
-    } else if query.get("verbose").is_some() {
-        Reply::text(200, &format!("{lines}{endpoint} check passed\n"))
-    } else {
-        Reply::text(200, "ok")
-    }
 }
 
 /// Lists the paths for `/`.
@@ -214,9 +182,11 @@ fn paths(server: &Server, registry: &Registry) -> Value {
     }
     for endpoint in ["healthz", "livez", "readyz"] {
         paths.push(format!("/{endpoint}"));
-        paths.extend(CHECKS.iter().map(|check| format!("/{endpoint}/{check}")));
+        paths.extend(health_checks::names(endpoint).map(|check| format!("/{endpoint}/{check}")));
     }
-    paths.extend(["/metrics", "/openapi/v2", "/openapi/v3", "/version"].map(str::to_owned));
+    paths.extend(
+        ["/apis/", "/index.html", "/metrics", "/openapi/v2", "/openapi/v3", "/version"].map(str::to_owned),
+    );
     if server.context.authenticator.issuer().key_set().is_some() {
         paths.extend(["/.well-known/openid-configuration", "/openid/v1/jwks"].map(str::to_owned));
     }

@@ -20,7 +20,7 @@ impl Encoding {
         }
     }
 
-    /// Returns the content type of a watch. JSON and YAML use the type of a single object.
+    /// Returns the content type of a watch. JSON uses the type of a single object.
     pub(crate) fn watch_type(self) -> &'static str {
         match self {
             Self::Protobuf => "application/vnd.kubernetes.protobuf;stream=watch",
@@ -28,13 +28,21 @@ impl Encoding {
         }
     }
 
-    fn of(media_type: &str) -> Option<Self> {
-        Some(match media_type {
-            "application/json" | "*/*" | "application/*" => Self::Json,
+    /// Returns the first encoding that a range names and that has its stream; a wildcard names JSON.
+    pub(crate) fn of(range: &MediaRange<'_>) -> Option<Self> {
+        let encoding = match range.media_type {
+            "application/json" | "*/*" | "*" | "application/*" => Self::Json,
             "application/yaml" => Self::Yaml,
             "application/vnd.kubernetes.protobuf" => Self::Protobuf,
             _ => return None,
-        })
+        };
+        // YAML has no streams.
+        let is_served = match range.parameter("stream") {
+            None | Some("") => true,
+            Some(stream) => stream == "watch" && encoding != Self::Yaml,
+        };
+        let is_versioned = range.parameter("sv").is_some_and(|version| !version.is_empty());
+        (is_served && !is_versioned).then_some(encoding)
     }
 }
 
@@ -60,7 +68,8 @@ pub(crate) enum Endpoint {
 }
 
 impl Endpoint {
-    /// Returns the media types that the router of builtin kinds offers before the handler negotiates; `None` if no router precedes it.
+    /// Returns the media types that the router of builtin kinds offers before the handler negotiates; `None` if no router precedes it. The
+    /// router knows no wildcard except `*/*`.
     fn offered(self) -> Option<&'static [&'static str]> {
         const OFFERED: [&str; 6] = [
             "text/plain",
@@ -122,44 +131,50 @@ impl Accept {
         let Some(header) = header.filter(|header| !header.trim().is_empty()) else {
             return Ok(Self::JSON);
         };
-        for range in ranges(header) {
-            let Some(encoding) = Encoding::of(range.media_type) else {
+        let ranges = ranges(header);
+        if let Some(offered) = endpoint.offered() {
+            require(header, offered)?;
+        }
+        for range in ranges {
+            let Some(encoding) = Encoding::of(&range) else {
                 continue;
             };
-            if range.parameter("stream").is_some_and(|stream| stream != "watch") {
-                continue;
-            }
             // A range that cannot be served is skipped, because the client may accept another.
-            let Some(shape) = range.parameter("as") else {
+            if !range.transforms() {
                 if encoding == Encoding::Protobuf && endpoint == Endpoint::Custom {
                     continue;
                 }
                 return Ok(Self { encoding, ..Self::JSON });
-            };
+            }
             let view_version = match (range.parameter("g"), range.parameter("v")) {
                 (Some("meta.k8s.io"), Some("v1")) => "v1",
                 (Some("meta.k8s.io"), Some("v1beta1")) => "v1beta1",
                 _ => continue,
             };
-            let view = match shape {
-                "Table" if encoding != Encoding::Protobuf => View::Table,
-                "PartialObjectMetadata" => View::Metadata,
-                "PartialObjectMetadataList" => View::MetadataList,
+            let view = match range.parameter("as") {
+                Some("Table") if encoding != Encoding::Protobuf => View::Table,
+                Some("PartialObjectMetadata") => View::Metadata,
+                Some("PartialObjectMetadataList") => View::MetadataList,
                 _ => continue,
             };
             if endpoint.shows(view) {
                 return Ok(Self { encoding, view, view_version });
             }
         }
-        // The router checks only the media type, the handler also its parameters.
-        let is_known = |range: &MediaRange<'_>| {
-            let is_text = endpoint == Endpoint::Log && range.media_type == "text/plain";
-            is_text || Encoding::of(range.media_type).is_some()
-        };
-        Err(match endpoint.offered() {
-            Some(offered) if !ranges(header).iter().any(is_known) => not_routed(offered),
-            _ => not_acceptable(),
-        })
+        Err(not_acceptable())
+    }
+
+    /// Checks that the encoding has a form for streams.
+    ///
+    /// # Errors
+    /// 406 with the streams that exist.
+    pub(crate) fn require_stream(self) -> Result<(), ApiError> {
+        if self.encoding != Encoding::Yaml {
+            return Ok(());
+        }
+        let why = "only the following media types are accepted: application/json;stream=watch, \
+                   application/vnd.kubernetes.protobuf;stream=watch";
+        Err(ApiError::new(406, "NotAcceptable", why))
     }
 
     /// Returns the apiVersion of the metadata views.
@@ -167,29 +182,35 @@ impl Accept {
         if self.view_version == "v1" { "meta.k8s.io/v1" } else { "meta.k8s.io/v1beta1" }
     }
 
-    /// Returns the encoding of an error: that of the first range for whole objects, or JSON. A `Status` has no other views, and has a
-    /// protobuf message whatever the kind.
-    pub(crate) fn of_error(header: Option<&str>) -> Encoding {
-        ranges(header.unwrap_or_default())
-            .iter()
-            .filter(|range| range.parameter("as").is_none())
-            .find_map(|range| Encoding::of(range.media_type))
-            .unwrap_or(Encoding::Json)
+    /// Returns the encoding of an error: that of the first range for whole objects, or `None` if there is no such range. A `Status` has no
+    /// other views, and has a protobuf message whatever the kind.
+    pub(crate) fn of_error(header: Option<&str>) -> Option<Encoding> {
+        match header.filter(|header| !header.trim().is_empty()) {
+            None => Some(Encoding::Json),
+            Some(header) => ranges(header).iter().filter(|range| !range.transforms()).find_map(Encoding::of),
+        }
     }
 }
 
-/// Checks that a client accepts JSON, the only type that the router offers for some paths.
+/// Checks that a client accepts one of the types that the router offers for a path. An absent header accepts everything.
 ///
 /// # Errors
 /// 406.
-pub(crate) fn require_json(header: Option<&str>) -> Result<(), ApiError> {
-    const OFFERED: &str = "application/json";
-    let header = header.unwrap_or_default();
-    let accepts = |range: &MediaRange<'_>| [OFFERED, "*/*", "application/*"].contains(&range.media_type);
-    if header.trim().is_empty() || ranges(header).iter().any(accepts) {
-        return Ok(());
+pub(crate) fn require_one_of(header: Option<&str>, offered: &[&str]) -> Result<(), ApiError> {
+    match header.filter(|header| !header.trim().is_empty()) {
+        Some(header) => require(header, offered),
+        None => Ok(()),
     }
-    Err(not_routed(&[OFFERED]))
+}
+
+/// Checks a header as the router does: it compares whole media types, ignores their parameters, and knows only the wildcard `*/*`.
+fn require(header: &str, offered: &[&str]) -> Result<(), ApiError> {
+    let media_type = |range: &str| range.split(';').next().unwrap_or_default().trim_matches(' ').to_owned();
+    let accepts = |range: &str| {
+        let accepted = media_type(range);
+        accepted == "*/*" || offered.contains(&accepted.as_str())
+    };
+    if header.split(',').any(accepts) { Ok(()) } else { Err(not_routed(offered)) }
 }
 
 /// Builds the 406 of the handler of objects.
@@ -223,6 +244,11 @@ impl MediaRange<'_> {
         self.parameters.iter().rfind(|(known, _)| *known == name).map(|(_, value)| *value)
     }
 
+    /// Whether the range requests another form than the whole object.
+    pub(crate) fn transforms(&self) -> bool {
+        ["as", "g", "v"].iter().any(|name| self.parameter(name).is_some())
+    }
+
     /// Whether the range goes before another one that precedes it in the header: Go's library prefers a larger weight, and also a range
     /// without wildcards whatever its weight.
     fn passes(&self, other: &Self) -> bool {
@@ -239,16 +265,19 @@ impl MediaRange<'_> {
 const MAX_RANGES: usize = 32;
 
 /// Parses the elements of an `Accept` header, preferred ones first.
+///
+/// As in kube-apiserver, quotes are part of a value, and elements without a subtype or with two are ignored.
 pub(crate) fn ranges(header: &str) -> Vec<MediaRange<'_>> {
     let mut ranges: Vec<MediaRange<'_>> = header
         .split(',')
         .take(MAX_RANGES)
-        .map(|element| {
+        .filter_map(|element| {
             let mut parts = element.trim_matches(' ').split(';');
             let media_type = parts.next().unwrap_or_default().trim();
             let mut weight = 1.0;
             let mut parameters = Vec::new();
-            for (name, value) in parts.filter_map(|part| part.split_once('=')) {
+            let named = parts.filter_map(|part| part.split_once('='));
+            for (name, value) in named.filter(|(_, value)| !value.is_empty() && !value.contains('=')) {
                 if name.trim() == "q" {
                     // A weight that cannot be read is zero. Go's library does not remove spaces around it.
                     weight = value.parse().unwrap_or(0.0);
@@ -256,7 +285,8 @@ pub(crate) fn ranges(header: &str) -> Vec<MediaRange<'_>> {
                     parameters.push((name.trim(), value.trim()));
                 }
             }
-            MediaRange { media_type, parameters, weight }
+            let is_range = media_type == "*" || media_type.matches('/').count() == 1;
+            is_range.then_some(MediaRange { media_type, parameters, weight })
         })
         .collect();
     // An insertion sort as in Go, because the order is not transitive.
@@ -325,10 +355,12 @@ mod tests {
     #[test]
     fn errors_are_written_as_whole_objects_are() {
         let metadata = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
-        assert_eq!(Accept::of_error(Some(metadata)), Encoding::Json);
+        assert_eq!(Accept::of_error(Some(metadata)), None);
         let both = format!("{metadata},application/vnd.kubernetes.protobuf");
-        assert_eq!(Accept::of_error(Some(&both)), Encoding::Protobuf);
-        assert_eq!(Accept::of_error(None), Encoding::Json);
+        assert_eq!(Accept::of_error(Some(&both)), Some(Encoding::Protobuf));
+        assert_eq!(Accept::of_error(None), Some(Encoding::Json));
+        assert_eq!(Accept::of_error(Some("text/html")), None);
+        assert_eq!(Accept::of_error(Some("application/*")), Some(Encoding::Json));
     }
 
     #[test]
@@ -342,5 +374,81 @@ mod tests {
     fn unsupported_encodings_and_views_are_406() {
         assert_eq!(Accept::negotiate(Some("text/html"), Endpoint::Object).unwrap_err().code(), 406);
         assert_eq!(Accept::negotiate(Some("application/cbor"), Endpoint::Custom).unwrap_err().code(), 406);
+    }
+
+    #[track_caller]
+    fn encoding(header: &str, endpoint: Endpoint) -> Option<Encoding> {
+        Accept::negotiate(Some(header), endpoint).ok().map(|accept| accept.encoding)
+    }
+
+    #[test]
+    fn named_types_are_preferred_to_wildcards() {
+        for header in [
+            "*/*, application/yaml",
+            "application/*;q=1,application/yaml",
+            "application/json;q=0.1, application/yaml, */*",
+        ] {
+            assert_eq!(encoding(header, Endpoint::Collection), Some(Encoding::Yaml), "{header}");
+        }
+        for header in [
+            "application/yaml;q=0.5,*/*;q=0.9",
+            "application/yaml;q=x, application/json;q=0.1",
+            "application/json;q=0.1,application/*;q=0.5,application/yaml;q=0.05",
+        ] {
+            assert_eq!(encoding(header, Endpoint::Collection), Some(Encoding::Json), "{header}");
+        }
+    }
+
+    #[test]
+    fn the_router_of_builtin_kinds_knows_only_one_wildcard() {
+        for header in [
+            "application/*",
+            "*",
+            "APPLICATION/YAML",
+            "application/*;as=Table;v=v1;g=meta.k8s.io",
+            "application/json/x",
+        ] {
+            let error = Accept::negotiate(Some(header), Endpoint::Object).unwrap_err();
+            let text = error.to_json()["message"].as_str().unwrap_or_default().to_owned();
+            assert_eq!(
+                text,
+                "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, \
+                 application/vnd.kubernetes.protobuf",
+                "{header}"
+            );
+        }
+        assert_eq!(encoding("application/*", Endpoint::Custom), Some(Encoding::Json));
+        assert_eq!(encoding("*", Endpoint::Groups), Some(Encoding::Json));
+        assert!(require_one_of(Some("application/*"), &["application/json"]).is_err());
+        assert!(require_one_of(Some("text/html, */*;q=0.1"), &["application/json"]).is_ok());
+        assert!(require_one_of(None, &["application/json"]).is_ok());
+    }
+
+    #[test]
+    fn ranges_with_unknown_demands_are_skipped() {
+        for header in [
+            "application/json;v=v1",
+            "application/json;sv=1",
+            "application/yaml;stream=watch",
+            "application/json;stream=other",
+            "application/json;as=\"Table\";v=v1;g=meta.k8s.io",
+        ] {
+            assert_eq!(encoding(header, Endpoint::Collection), None, "{header}");
+        }
+        for header in
+            ["application/json;stream=watch", "application/json;stream=", "application/json;foo=bar"]
+        {
+            assert_eq!(encoding(header, Endpoint::Collection), Some(Encoding::Json), "{header}");
+        }
+        let twice = "application/json;as=Table;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io";
+        assert_eq!(Accept::negotiate(Some(twice), Endpoint::Object).unwrap().view, View::MetadataList);
+    }
+
+    #[test]
+    fn yaml_has_no_streams() {
+        let yaml =
+            Accept::negotiate(Some("application/yaml, application/json"), Endpoint::Collection).unwrap();
+        assert_eq!(yaml.require_stream().unwrap_err().code(), 406);
+        assert_eq!(Accept::JSON.require_stream(), Ok(()));
     }
 }

@@ -61,7 +61,7 @@ impl Route {
         let relative = path.strip_prefix('/').unwrap_or(path);
         let trimmed = relative.strip_suffix('/').unwrap_or(relative);
         let end = if trimmed.len() < relative.len() { "/" } else { "" };
-        if trimmed.is_empty() {
+        if relative.is_empty() {
             return Self::Root;
         }
         let segments: Vec<String> = trimmed
@@ -80,13 +80,15 @@ impl Route {
             }
             ["api", version, rest @ ..] => Self::resource("", version, rest, end),
             ["apis", group, version, rest @ ..] => Self::resource(group, version, rest, end),
-            ["openapi", "v2"] => Self::OpenApiV2,
-            ["openapi", "v3", rest @ ..] => Self::OpenApi(rest.join("/")),
+            ["openapi", "v2"] if end.is_empty() => Self::OpenApiV2,
+            // The slash at the end belongs to the name of a document, so that none is found.
+            ["openapi", "v3", rest @ ..] => Self::OpenApi(rest.join("/") + end),
+            ["index.html"] => Self::Root,
             ["version"] => Self::Version,
-            ["metrics"] => Self::Metrics,
+            ["metrics"] if end.is_empty() => Self::Metrics,
             [".well-known", "openid-configuration"] => Self::IssuerConfiguration,
             ["openid", "v1", "jwks"] => Self::IssuerKeys,
-            [endpoint @ ("healthz" | "livez" | "readyz"), rest @ ..] => Self::Health {
+            [endpoint @ ("healthz" | "livez" | "readyz"), rest @ ..] if end.is_empty() => Self::Health {
                 endpoint: (*endpoint).to_owned(),
                 check: (!rest.is_empty()).then(|| rest.join("/")),
             },
@@ -216,6 +218,14 @@ mod tests {
         check("/apis/g/v1/a%2fb", expect![[r#"Malformed { group: "g", version: "v1" }"#]]);
         check("/apis/g/", expect![[r#"Group("g")"#]]);
         check("/metrics/slis", expect!["Unknown"]);
-        check("//", expect!["Root"]);
+        check("//", expect!["Unknown"]);
+        check("/", expect!["Root"]);
+        check("/index.html", expect!["Root"]);
+        for path in ["/healthz/", "/livez/ping/", "/metrics/", "/openapi/v2/"] {
+            check(path, expect!["Unknown"]);
+        }
+        check("/openapi/v3", expect![[r#"OpenApi("")"#]]);
+        check("/openapi/v3/", expect![[r#"OpenApi("/")"#]]);
+        check("/version/", expect!["Version"]);
     }
 }

@@ -260,8 +260,13 @@ impl DeleteOptions {
             let orphan = body.get("orphanDependents").and_then(Value::as_bool);
             (text(body.get("propagationPolicy")), orphan, options, dry)
         } else {
-            let options =
-                Self { grace_period_seconds: query.integer("gracePeriodSeconds")?, ..Self::default() };
+            let precondition = |name: &str| Some(query.text(name).to_owned()).filter(|text| !text.is_empty());
+            let options = Self {
+                grace_period_seconds: query.integer("gracePeriodSeconds")?,
+                uid: precondition("uid"),
+                resource_version: precondition("resourceVersion"),
+                ..Self::default()
+            };
             let policy = query.get("propagationPolicy").map(str::to_owned);
             (policy, query.flag("orphanDependents"), options, query.all("dryRun"))
         };
@@ -371,6 +376,15 @@ impl ListOptions {
         if watch {
             if initial.is_some() && matching != "NotOlderThan" {
                 let detail = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
+                errors.push(FieldError::forbidden(match_field, detail));
+            }
+            // A watch with this parameter from no revision requests the initial events by default, which implies the match.
+            let is_implied = query.flag("watch") == Some(true)
+                && initial.is_none()
+                && matching.is_empty()
+                && ["", "0"].contains(&resource_version.as_str());
+            if is_implied && !continue_token.is_empty() {
+                let detail = "resourceVersionMatch is forbidden when continue is provided";
                 errors.push(FieldError::forbidden(match_field, detail));
             }
             if !matching.is_empty() {

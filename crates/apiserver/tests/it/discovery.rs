@@ -57,16 +57,18 @@ fn groups(list: &Value) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn an_unknown_aggregated_version_gets_the_plain_documents() {
+async fn only_the_current_aggregated_version_of_both_roots_is_served() {
     let aggregated = |version: &str| {
         format!("application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList")
     };
     for (path, accept, kind) in [
-        ("/api", aggregated("v2beta1"), "APIVersions"),
-        ("/apis", aggregated("v2beta1"), "APIGroupList"),
+        ("/api", aggregated("v2beta1"), "Status"),
+        ("/apis", aggregated("v2beta1"), "Status"),
+        ("/apis", format!("{},application/json", aggregated("v2beta1")), "APIGroupList"),
         ("/apis", format!("{},{}", aggregated("v2beta1"), aggregated("v2")), "APIGroupDiscoveryList"),
-        ("/apis/apps", aggregated("v2"), "APIGroup"),
-        ("/apis/apps/v1", aggregated("v2"), "APIResourceList"),
+        ("/apis/apps", aggregated("v2"), "Status"),
+        ("/apis/apps/v1", aggregated("v2"), "Status"),
+        ("/apis/apps/v1", format!("{},application/json", aggregated("v2")), "APIResourceList"),
         ("/apis", aggregated("v3"), "Status"),
     ] {
         assert_eq!(discover_as(path, &accept).await["kind"], kind, "{path} {accept}");

@@ -38,6 +38,7 @@ mod over_tls;
 mod pods;
 mod priority;
 mod protobuf;
+mod protocol;
 mod reviews;
 mod rules;
 mod scales;

@@ -217,6 +217,15 @@ impl Authenticator {
         }
     }
 
+    /// Returns the warning for a bearer token that is ignored because more than one space precedes it. A client certificate is examined first.
+    pub(crate) fn warning(&self, head: &Parts) -> Option<&'static str> {
+        let has_certificate = matches!(head.extensions.get(), Some(ClientCertificate::Of { .. }));
+        let given = String::from_utf8_lossy(head.headers.get(header::AUTHORIZATION)?.as_bytes());
+        let words: Vec<&str> = given.trim().splitn(3, ' ').collect();
+        let is_spaced = matches!(words[..], [scheme, "", _] if scheme.eq_ignore_ascii_case("bearer"));
+        (is_spaced && !has_certificate && self.requires_credentials()).then_some(SPACED_TOKEN)
+    }
+
     fn without_credentials(&self, head: &Parts, is_remote: bool) -> Arc<UserInfo> {
         match head.extensions.get::<Caller>() {
             Some(Caller(user)) => Arc::clone(user),
@@ -225,6 +234,10 @@ impl Authenticator {
         }
     }
 }
+
+/// Warning about a token after several spaces.
+const SPACED_TOKEN: &str =
+    "the provided Authorization header contains extra space before the bearer token, and is ignored";
 
 /// Message for an unknown token.
 const INVALID: &str = "invalid bearer token";

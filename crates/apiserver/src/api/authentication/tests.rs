@@ -86,6 +86,23 @@ async fn without_a_token_only_health_and_version_are_readable() {
 }
 
 #[test]
+fn a_token_after_several_spaces_is_ignored_with_a_warning() {
+    let warning = |tokens: Option<Tokens>, given: &str| {
+        let request = http::Request::get("/api/v1/pods").header(header::AUTHORIZATION, given);
+        Authenticator::new(tokens, 0).warning(&request.body(()).unwrap().into_parts().0)
+    };
+    let text =
+        "the provided Authorization header contains extra space before the bearer token, and is ignored";
+    for given in ["Bearer  t", "BEARER   t"] {
+        assert_eq!(warning(Some(Tokens::new()), given), Some(text), "{given:?}");
+        assert_eq!(warning(None, given), None, "{given:?}");
+    }
+    for given in ["Bearer t", "Bearer", "Bearer  ", "Basic  t", "Bearer t  u"] {
+        assert_eq!(warning(Some(Tokens::new()), given), None, "{given:?}");
+    }
+}
+
+#[test]
 fn a_token_with_the_issuer_of_this_server_must_be_valid() {
     let claims = base64::Engine::encode(
         &base64::engine::general_purpose::URL_SAFE_NO_PAD,

@@ -18,6 +18,10 @@ pub(super) enum TypeMismatch {
 
 /// Returns `apiVersion` and `kind` of a body; empty if absent. Errors are Go's.
 pub(super) fn type_of(object: &Value) -> Result<[String; 2], String> {
+    // Go decodes null into a struct without fields.
+    if object.is_null() {
+        return Ok([String::new(), String::new()]);
+    }
     let Some(fields) = object.as_object() else {
         return Err(format!(
             "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go value of type struct \
@@ -104,6 +108,9 @@ pub(super) fn check_type(served: &ServedKind, object: &Value) -> Result<(), Type
 
 /// Sets `apiVersion` and `kind`, which are optional at builtin endpoints.
 pub(super) fn complete_type(served: &ServedKind, object: &mut Value) {
+    if object.is_null() {
+        *object = json!({});
+    }
     if !served.is_custom()
         && let Some(fields) = object.as_object_mut()
     {

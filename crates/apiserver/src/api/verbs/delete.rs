@@ -81,8 +81,17 @@ fn read_options(call: &Call, bytes: &Bytes) -> Result<DeleteOptions, ApiError> {
         |why: String| ApiError::bad_request(format!("couldn't get version/kind; json parse error: {why}"));
     let value = match request_body::Format::of(call.content_type.as_deref())? {
         request_body::Format::Json => decode::json(bytes).map_err(malformed)?.value,
-        request_body::Format::Yaml => yaml::read(bytes).map_err(malformed)?.value,
-        request_body::Format::Protobuf => protobuf::decode(bytes)?,
+        request_body::Format::Yaml => {
+            let read = yaml::read(bytes);
+            read.map_err(|why| {
+                ApiError::bad_request(why.strip_prefix(yaml::CONVERSION).unwrap_or(&why).to_owned())
+            })?
+            .value
+        }
+        request_body::Format::Protobuf => {
+            protobuf::check_prefix(bytes).map_err(ApiError::bad_request)?;
+            protobuf::decode(bytes)?
+        }
     };
     // A null body means options without fields.
     let value = if value.is_null() { json!({}) } else { value };

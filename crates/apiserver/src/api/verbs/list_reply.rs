@@ -47,6 +47,11 @@ pub(crate) async fn answer(call: &Call, meta: &ListMeta, mut items: Items) -> Re
     let form = ListEncoding::of(call)?;
     let content_type = form.content_type();
     let metadata = meta.to_json(&call.served);
+    if form.accept.encoding == Encoding::Yaml
+        && let Err(why) = form.check_yaml(items.clone())
+    {
+        return Ok(Reply::not_encoded(200, why));
+    }
     // A protobuf message begins with its length, which is only known when all items are.
     let is_sized = form.message.is_some();
     let (mut out, mut tail) = if is_sized { Default::default() } else { form.frame(&metadata, 0) };
@@ -138,6 +143,16 @@ impl ListEncoding {
 
     fn content_type(&self) -> &'static str {
         self.accept.encoding.content_type()
+    }
+
+    /// Checks that every item can be written as YAML, before the first bytes are sent.
+    fn check_yaml(&self, mut items: Items) -> Result<(), &'static str> {
+        let mut checked = Ok(());
+        items.each(|_, stored| {
+            checked = yaml::check(&self.item(stored));
+            if checked.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        });
+        checked
     }
 
     /// Returns the bytes before and after items that take `size` bytes.

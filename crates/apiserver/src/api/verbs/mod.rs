@@ -200,12 +200,15 @@ impl Call {
         let decoded = match format {
             request_body::Format::Json => decode::json(bytes)
                 .map_err(|why| unrecognized(format!("couldn't get version/kind; json parse error: {why}")))?,
-            request_body::Format::Yaml => yaml::read(bytes)
-                .map_err(|why| unrecognized(format!("couldn't get version/kind; json parse error: {why}")))?,
+            request_body::Format::Yaml => yaml::read(bytes).map_err(|why| {
+                // The decoder of objects converts YAML itself, and adds no context.
+                unrecognized(why.strip_prefix(yaml::CONVERSION).unwrap_or(&why).to_owned())
+            })?,
             request_body::Format::Protobuf if self.served.is_custom() => {
                 return Err(request_body::unsupported(&["application/json", "application/yaml"]));
             }
             request_body::Format::Protobuf => {
+                protobuf::check_prefix(bytes).map_err(unrecognized)?;
                 decode::Decoded { value: protobuf::decode(bytes)?, strict: Vec::new() }
             }
         };
@@ -213,15 +216,15 @@ impl Call {
         body_type::check_type(&self.served, &object).map_err(|refusal| match refusal {
             body_type::TypeMismatch::Unrecognized(why) => unrecognized(why),
             body_type::TypeMismatch::NoKind => {
-                let sent = match format {
-                    request_body::Format::Json => String::from_utf8_lossy(bytes).into_owned(),
-                    _ => object.to_string(),
-                };
-                let why = format!("Object 'Kind' is missing in '{sent}'");
-                // A lenient decoder knows the kind of the endpoint.
-                match validation {
-                    FieldValidation::Ignore => self.cannot_be_handled(&object, &why),
-                    FieldValidation::Warn | FieldValidation::Strict => unrecognized(why),
+                let why = |sent: &str| format!("Object 'Kind' is missing in '{sent}'");
+                let sent = String::from_utf8_lossy(bytes);
+                // A lenient decoder knows the kind of the endpoint, and converts YAML before.
+                match (validation, format) {
+                    (FieldValidation::Ignore, request_body::Format::Yaml) => {
+                        self.cannot_be_handled(&object, &why(&object.to_string()))
+                    }
+                    (FieldValidation::Ignore, _) => self.cannot_be_handled(&object, &why(&sent)),
+                    (FieldValidation::Warn | FieldValidation::Strict, _) => unrecognized(why(&sent)),
                 }
             }
             body_type::TypeMismatch::Error(error) => error,

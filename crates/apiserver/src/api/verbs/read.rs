@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use base64::Engine;
-use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
+use base64::alphabet::URL_SAFE;
+use base64::engine::general_purpose::{GeneralPurpose, NO_PAD, URL_SAFE_NO_PAD};
 use kube_apimachinery::decode;
 use kube_apimachinery::status::ApiError;
 use serde_json::{Value, json};
@@ -260,18 +261,19 @@ pub(crate) fn continued_revision(call: &Call) -> Option<u64> {
     decode_token(token, &call.path.namespace).ok()?.revision
 }
 
+/// Decoder of tokens. As in Go, the unused bits of the last character do not matter.
+const LENIENT: GeneralPurpose = GeneralPurpose::new(&URL_SAFE, NO_PAD.with_decode_allow_trailing_bits(true));
+
 fn decode_token(text: &str, namespace: &str) -> Result<Token, String> {
     let invalid = |why: &str| format!("continue key is not valid: {why}");
-    let bytes = URL_SAFE_NO_PAD.decode(text).or_else(|error| STANDARD_NO_PAD.decode(text).map_err(|_| error));
-    let bytes = bytes.map_err(|error| {
-        let at = match error {
-            base64::DecodeError::InvalidByte(at, _)
-            | base64::DecodeError::InvalidLastSymbol { offset: at, .. } => at,
-            // Go decodes groups of four characters and reports the start of an incomplete one.
-            _ => text.len() / 4 * 4,
-        };
-        invalid(&format!("illegal base64 data at input byte {at}"))
-    })?;
+    let encoded: String = text.chars().filter(|c| !matches!(c, '\r' | '\n')).collect();
+    let illegal = |at: usize| invalid(&format!("illegal base64 data at input byte {at}"));
+    let is_digit = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+    if let Some(at) = text.find(|c| !is_digit(c) && !matches!(c, '\r' | '\n')) {
+        return Err(illegal(at));
+    }
+    // Go decodes groups of four characters and reports the start of an incomplete one.
+    let bytes = LENIENT.decode(&encoded).map_err(|_| illegal(encoded.len() / 4 * 4))?;
     let token: Value = serde_json::from_slice(&bytes)
         .map_err(|_| invalid(&decode::json(&bytes).err().unwrap_or_default()))?;
     let version = token.get("v").and_then(Value::as_str).unwrap_or_default();
@@ -314,6 +316,12 @@ mod tests {
         for (token, why) in [
             ("notatoken", "continue key is not valid: illegal base64 data at input byte 8"),
             ("e30", "continue key is not valid: server does not recognize this encoded version "),
+            ("e31", "continue key is not valid: server does not recognize this encoded version "),
+            ("e3\n0", "continue key is not valid: server does not recognize this encoded version "),
+            ("zz", "continue key is not valid: invalid character 'Ï' looking for beginning of value"),
+            ("z", "continue key is not valid: illegal base64 data at input byte 0"),
+            ("a+b", "continue key is not valid: illegal base64 data at input byte 1"),
+            ("e30=", "continue key is not valid: illegal base64 data at input byte 3"),
         ] {
             assert_eq!(decode_token(token, "").err().unwrap(), why);
         }

@@ -54,13 +54,25 @@ impl Reply {
     pub(crate) fn value(code: u16, encoding: Encoding, value: &Value) -> Self {
         let bytes = match encoding {
             Encoding::Json => None,
-            Encoding::Yaml => Some(yaml::write(value).into_bytes()),
+            Encoding::Yaml => match yaml::check(value) {
+                Ok(()) => Some(yaml::write(value).into_bytes()),
+                Err(why) => return Self::not_encoded(code, why),
+            },
             Encoding::Protobuf => protobuf::encode(value),
         };
         match bytes {
             Some(bytes) => Self::bytes(code, encoding.content_type(), bytes),
             None => Self::bytes(code, Encoding::Json.content_type(), go::json(value)),
         }
+    }
+
+    /// Responds to a request whose result cannot be written as YAML. An error keeps its code.
+    pub(super) fn not_encoded(code: u16, why: &str) -> Self {
+        let status = json!({
+            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": why, "code": 500,
+        });
+        let code = if code < 400 { 500 } else { code };
+        Self::bytes(code, Encoding::Yaml.content_type(), yaml::write(&status).into_bytes())
     }
 
     /// Responds with the `Status` of an error.
@@ -136,13 +148,28 @@ pub(crate) fn object(call: &Call, code: u16, mut object: Value) -> Result<Reply,
     let shown = match accept.view {
         View::Object => object,
         View::Metadata => partial_metadata(accept, &object),
-        View::MetadataList => return Err(ApiError::internal("content is not a list")),
+        View::MetadataList => return Err(is_no_list(call, &object)),
         View::Table => {
             let objects = [object];
             call.table(&objects, &objects[0]["metadata"], ColumnDefinitions::Included)?
         }
     };
     Ok(Reply::value(code, accept.encoding, &shown))
+}
+
+/// Builds the error for a single object that is requested as a list of metadata.
+fn is_no_list(call: &Call, object: &Value) -> ApiError {
+    if call.served.is_custom() && call.path.subresource != "scale" {
+        return ApiError::internal("content is not a list");
+    }
+    let text = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default();
+    let group = text("apiVersion").split_once('/').map_or("", |(group, _)| group);
+    let why = format!(
+        "you requested PartialObjectMetadataList, but the requested object is not a list (*{}.{})",
+        go_package(group),
+        text("kind")
+    );
+    ApiError::new(406, "NotAcceptable", why)
 }
 
 /// Removes the annotations that responses with only the metadata of objects do not have.
@@ -209,9 +236,14 @@ impl ListMeta {
     }
 }
 
-/// Returns the Go package of a builtin group.
+/// Returns the Go package with the internal types of a builtin group.
 pub(super) fn go_package(group: &str) -> &str {
-    if group.is_empty() { "core" } else { group.split('.').next().unwrap_or_default() }
+    match group {
+        // Events have one internal type in both groups.
+        "" | "events.k8s.io" => "core",
+        "internal.apiserver.k8s.io" => "apiserverinternal",
+        group => group.split('.').next().unwrap_or_default(),
+    }
 }
 
 impl Call {

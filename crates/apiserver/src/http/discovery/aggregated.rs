@@ -6,49 +6,22 @@ use serde_json::{Value, json};
 
 use super::{VersionResources, groups, subresources};
 use crate::kind::resource::{Resource, Subresource};
+use crate::request::accept::{Encoding, ranges};
 
-/// Content type of an aggregated document, by which clients choose their decoder.
-pub(crate) const AGGREGATED_CONTENT_TYPE: &str =
+/// Content types of an aggregated document, by which clients choose their decoder.
+pub(crate) const AGGREGATED_JSON: &str =
     "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+pub(crate) const AGGREGATED_YAML: &str =
+    "application/yaml;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
-/// Whether an `Accept` header asks for the aggregated form before any other JSON form. `v2beta1` is no longer served and is
-/// skipped.
-pub(crate) fn wants_aggregated(accept: &str) -> bool {
-    for range in accept.split(',') {
-        let mut parts = range.split(';').map(str::trim);
-        let media_type = parts.next().unwrap_or_default();
-        let parameters: Vec<&str> = parts.collect();
-        let json = matches!(media_type, "application/json" | "application/*" | "*/*");
-        if !json {
-            continue;
-        }
-        if !parameters.iter().any(|parameter| parameter.starts_with("as=")) {
-            // Plain JSON, which the client prefers to later ranges, is the legacy form.
-            return false;
-        }
-        let wanted = ["g=apidiscovery.k8s.io", "v=v2", "as=APIGroupDiscoveryList"];
-        if wanted.iter().all(|parameter| parameters.contains(parameter)) {
-            return true;
-        }
-    }
-    false
-}
-
-/// Returns the `Accept` header for a response that is not aggregated: ranges that request a known aggregated version lose their parameters.
-pub(crate) fn without_aggregation(accept: &str) -> String {
-    let ranges = accept.split(',').map(|range| {
-        let mut parts = range.split(';').map(str::trim);
-        let media_type = parts.next().unwrap_or_default();
-        let parameters: Vec<&str> = parts.collect();
-        let is_known = parameters.contains(&"v=v2") || parameters.contains(&"v=v2beta1");
-        let wanted = ["g=apidiscovery.k8s.io", "as=APIGroupDiscoveryList"];
-        if is_known && wanted.iter().all(|parameter| parameters.contains(parameter)) {
-            media_type
-        } else {
-            range
-        }
-    });
-    ranges.collect::<Vec<_>>().join(",")
+/// Returns the encoding of the first range of an `Accept` header that asks for the aggregated form; `None` if no range does. Ranges without
+/// it do not matter, even if they are preferred. `v2beta1` is no longer served.
+pub(crate) fn wants_aggregated(accept: &str) -> Option<Encoding> {
+    ranges(accept).iter().find_map(|range| {
+        let wanted = [("g", "apidiscovery.k8s.io"), ("v", "v2"), ("as", "APIGroupDiscoveryList")];
+        let is_aggregated = wanted.iter().all(|(name, value)| range.parameter(name) == Some(*value));
+        Encoding::of(range).filter(|_| is_aggregated)
+    })
 }
 
 /// Path of an aggregated discovery document.

@@ -14,9 +14,7 @@ use crate::kind::resource::{Resource, Subresource};
 use crate::kind::storage_version::version_order;
 use crate::kinds::builtin;
 
-pub(crate) use aggregated::{
-    AGGREGATED_CONTENT_TYPE, DiscoveryRoot, aggregated, wants_aggregated, without_aggregation,
-};
+pub(crate) use aggregated::{AGGREGATED_JSON, AGGREGATED_YAML, DiscoveryRoot, aggregated, wants_aggregated};
 
 /// A group and its served versions, in order of preference.
 #[derive(Debug)]

@@ -5,6 +5,7 @@ use crate::kind::resource::{Generation, Rules, ScalePaths, SelectorForm, Storage
 
 use super::*;
 use crate::kind::storage_version::storage_version_hash;
+use crate::request::accept::Encoding;
 
 fn custom(group: &str, version: &str, plural: &str, kind: &str) -> Arc<Resource> {
     let verbs = ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
@@ -207,22 +208,20 @@ fn both_forms_contain_the_same_resources() {
 
 #[test]
 fn the_accept_header_requests_the_aggregated_form() {
-    let v2 = AGGREGATED_CONTENT_TYPE;
+    let v2 = AGGREGATED_JSON;
     let v2beta1 = "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList";
+    let json = Some(Encoding::Json);
     for (accept, expected) in [
-        (format!("{v2},{v2beta1},application/json"), true),
-        (format!("{v2beta1},{v2},application/json"), true),
-        (format!("{v2};profile=nopeer,application/json"), true),
-        (format!("{v2beta1},application/json"), false),
-        (format!("application/json,{v2}"), false),
-        (
-            format!(
-                "application/vnd.kubernetes.protobuf;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,{v2}"
-            ),
-            true,
-        ),
-        (String::new(), false),
-        ("*/*".to_owned(), false),
+        (format!("{v2},{v2beta1},application/json"), json),
+        (format!("{v2beta1},{v2},application/json"), json),
+        (format!("{v2};profile=nopeer,application/json"), json),
+        (format!("{v2beta1},application/json"), None),
+        (format!("application/json,{v2}"), json),
+        (AGGREGATED_YAML.to_owned(), Some(Encoding::Yaml)),
+        (format!("application/json;v=v3,{AGGREGATED_YAML}"), Some(Encoding::Yaml)),
+        ("*/*;v=v2;g=apidiscovery.k8s.io;as=APIGroupDiscoveryList".to_owned(), json),
+        (String::new(), None),
+        ("*/*".to_owned(), None),
     ] {
         assert_eq!(wants_aggregated(&accept), expected, "{accept}");
     }

@@ -126,7 +126,7 @@ async fn service_accounts_in_tables_of_bindings_have_a_slash() {
 #[tokio::test]
 async fn a_refusal_of_the_media_type_lists_what_the_path_offers() {
     let three = r#"Available representations: application/json, application/yaml, application/vnd.kubernetes.protobuf","#;
-    let handler = r#""message":"only the following media types are accepted: application/json"#;
+    let handler = "only the following media types are accepted: application/json";
     let of_text = "Available representations: text/plain, application/json, application/yaml, \
                    application/vnd.kubernetes.protobuf\"";
     let pods = "/api/v1/namespaces/default/pods";

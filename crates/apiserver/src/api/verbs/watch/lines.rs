@@ -1,11 +1,10 @@
-//! Encoding of watch events: lines of JSON, documents of YAML, frames of protobuf.
+//! Encoding of watch events: lines of JSON, frames of protobuf.
 
 use bytes::Bytes;
 use kube_apimachinery::go;
 use kube_apimachinery::protobuf;
 use kube_apimachinery::status::ApiError;
 use kube_apimachinery::table::ColumnDefinitions;
-use kube_apimachinery::yaml;
 use serde_json::{Value, json};
 
 use super::{Bookmark, Watch};
@@ -29,9 +28,9 @@ impl Watch {
         };
         let beta = u64::from(accept.view_version != "v1");
         let encoding = match accept.encoding {
-            Encoding::Json => 0,
+            // Watches in YAML are refused.
+            Encoding::Json | Encoding::Yaml => 0,
             Encoding::Protobuf => 1,
-            Encoding::Yaml => return None,
         };
         // The lower five bits distinguish the encodings of one served version.
         Some(self.call.served.id * 32 + encoding * 16 + view * 8 + beta * 4 + kind)
@@ -78,21 +77,7 @@ impl Watch {
     }
 
     fn encode(&self, kind: &str, object: &Value) -> Bytes {
-        Bytes::from(match self.call.accept.encoding {
-            Encoding::Json => {
-                let mut line = format!("{{\"type\":\"{kind}\",\"object\":").into_bytes();
-                go::write_json(&mut line, object);
-                line.extend_from_slice(b"}\n");
-                line
-            }
-            Encoding::Yaml => {
-                format!("---\n{}", yaml::write(&json!({"type": kind, "object": object}))).into_bytes()
-            }
-            Encoding::Protobuf => {
-                // Builtin kinds, metadata views and errors have messages; a test checks that for each builtin kind.
-                protobuf::watch_frame(kind, &protobuf::encode(object).unwrap_or_default())
-            }
-        })
+        encode(self.call.accept.encoding, kind, object)
     }
 
     pub(super) fn bookmark_line(&mut self, bookmark: Bookmark) -> Bytes {
@@ -124,4 +109,20 @@ impl Watch {
         self.pending = Some(line);
         self.ended = true;
     }
+}
+
+/// Encodes an event with this object.
+pub(super) fn encode(encoding: Encoding, kind: &str, object: &Value) -> Bytes {
+    Bytes::from(match encoding {
+        Encoding::Json | Encoding::Yaml => {
+            let mut line = format!("{{\"type\":\"{kind}\",\"object\":").into_bytes();
+            go::write_json(&mut line, object);
+            line.extend_from_slice(b"}\n");
+            line
+        }
+        Encoding::Protobuf => {
+            // Builtin kinds, metadata views and errors have messages; a test checks that for each builtin kind.
+            protobuf::watch_frame(kind, &protobuf::encode(object).unwrap_or_default())
+        }
+    })
 }

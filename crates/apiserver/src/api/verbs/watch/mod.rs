@@ -63,6 +63,9 @@ pub(crate) fn run(
     options.bookmarks &= !fault.drops_bookmarks();
     let selection = Selection::parse(&call.served, &call.path.name, &options)?;
     let wanted = revision(&options.resource_version).map_err(ApiError::internal)?;
+    call.accept.require_stream()?;
+    // An invalid `includeObject` of a table.
+    call.table_options()?;
     // Without a revision, or with 0, the watch begins with the current objects.
     let initial = options.send_initial_events.unwrap_or(matches!(wanted, None | Some(0)));
     let end_bookmark = options.bookmarks
@@ -121,6 +124,20 @@ pub(crate) fn run(
     let stream = FaultyStream::new(watch, fault, start);
     let body = if is_kept { fault.body(stream.kept()) } else { fault.body(stream) };
     Ok(Reply { code: 200, content_type, body, retry_after: None })
+}
+
+/// Responds to a watch that requests initial events not older than a revision, if the store does not reach the revision in time: with a
+/// stream that contains only the error.
+///
+/// # Errors
+/// Errors of the options, which precede the wait in kube-apiserver.
+pub(crate) fn ended_by(call: &Call, error: &ApiError) -> Result<Reply, ApiError> {
+    let options = ListOptions::of_watch(&call.query)?;
+    Selection::parse(&call.served, &call.path.name, &options)?;
+    call.accept.require_stream()?;
+    call.table_options()?;
+    let encoding = call.accept.encoding;
+    Ok(Reply::bytes(200, encoding.watch_type(), lines::encode(encoding, "ERROR", &error.to_json())))
 }
 
 /// Returns the time of the next bookmark: at the regular interval, or shortly before the deadline.
