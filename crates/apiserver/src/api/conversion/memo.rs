@@ -54,20 +54,22 @@ impl Memo {
         if wanted.is_empty() || self.0.lock().known.len() + wanted.len() > CONVERSIONS {
             return false;
         }
-        for version in &webhook.versions {
-            let desired = &version.kind.api_version;
-            let of_version = wanted.iter().filter(|wanted| wanted.api_version == *desired);
-            let objects: Vec<Value> = of_version.map(|wanted| wanted.object.clone()).collect();
-            if objects.is_empty() {
+        for wanted in wanted {
+            let Some(version) =
+                webhook.versions.iter().find(|version| version.kind.api_version == wanted.api_version)
+            else {
                 continue;
-            }
-            let sent = objects.iter().cloned().map(Ok);
-            let results = match Converter::call(cluster, webhook, version, sent, Ok).await {
-                Ok(converted) => converted,
-                Err(error) => vec![Err(error); objects.len()],
             };
-            let wanted = objects.into_iter().map(|object| Wanted { object, api_version: desired.clone() });
-            self.0.lock().known.extend(wanted.zip(results));
+            // Each object has a call of its own, as in kube-apiserver: a webhook that refuses one does not refuse the others.
+            let sent = [Ok(wanted.object.clone())].into_iter();
+            let converted = Converter::call(cluster, webhook, version, sent, Ok).await;
+            let result = converted.map(|mut objects| objects.pop());
+            let result = match result {
+                Ok(Some(result)) => result,
+                Ok(None) => continue,
+                Err(error) => Err(error),
+            };
+            self.0.lock().known.push((wanted, result));
         }
         true
     }
