@@ -29,7 +29,8 @@ const KNOWN: [Known; 24] = [
     Known { reason: "empty lists and maps of a builtin object count as absent", is: is_empty_collection },
     Known { reason: "empty lists and maps of a schema count as absent", is: is_empty_schema },
     Known { reason: "unknown fields of a patched object are sorted", is: is_field_order },
-    Known { reason: "a read drops the traffic policy of a Service without address", is: is_traffic_policy },
+    Known { reason: TRAFFIC_POLICY, is: is_traffic_policy },
+    Known { reason: "an empty apiVersion is refused before webhooks get the object", is: is_empty_version },
     Known { reason: "duplicates in the values of a JSON patch are reported once", is: is_patched_duplicate },
     Known {
         reason: "a read that the watch cache does not serve has another error",
@@ -68,6 +69,9 @@ pub(crate) fn reason<'a>(
     if is_internal_type(subject, outcome) {
         return Ok((INTERNAL, &differences[0]));
     }
+    if is_stored_policy(subject, outcome) {
+        return Ok((TRAFFIC_POLICY, &differences[0]));
+    }
     let known = differences.iter().find_map(|difference| Some((reason_of(difference)?, difference)));
     // If only one server writes the object, for a known reason, these fields differ too. A server that refuses it later calls webhooks first.
     let is_consequence = |difference: &Difference| {
@@ -101,6 +105,24 @@ fn is_unconverted(subject: &str, outcome: &Outcome) -> bool {
 
 /// Reason of all differences in the response to a patch that removes `apiVersion`.
 const INTERNAL: &str = "a patch that removes the type is not decoded as Go's internal type";
+
+/// Reason of differences in Services without an address.
+const TRAFFIC_POLICY: &str = "a read drops the traffic policy of a Service without address";
+
+/// kube-apiserver still stores the policy, so that an update without it writes a new version.
+fn is_stored_policy(subject: &str, outcome: &Outcome) -> bool {
+    subject == "update services"
+        && outcome.ours.body["spec"]["type"] == "ExternalName"
+        && outcome.differences.iter().all(|difference| difference.path == "$.metadata.resourceVersion")
+}
+
+/// kube-apiserver converts a patched custom object for a webhook before it decodes the type.
+fn is_empty_version(subject: &str, difference: &Difference) -> bool {
+    is_custom(subject)
+        && difference.path == "causes"
+        && difference.genuine.contains("is unstructured and is not suitable for converting to")
+        && difference.ours.contains("Object 'apiVersion' is missing in")
+}
 
 /// Go's internal type has the fields of its metadata at the top, so that such a patch may name the object there.
 fn is_internal_type(subject: &str, outcome: &Outcome) -> bool {

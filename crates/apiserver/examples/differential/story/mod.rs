@@ -117,10 +117,10 @@ impl<'a> Story<'a> {
             {
                 metadata.remove(field);
             }
-            let kind = &self.resource.kind;
-            metadata.insert("uid".into(), format!("{{{{uid:{kind}/{name}}}}}").into());
-            metadata.insert("resourceVersion".into(), format!("{{{{rv:{kind}/{name}}}}}").into());
+            metadata.insert("uid".into(), format!("{{{{uid:{}/{name}}}}}", self.resource.kind).into());
         }
+        // Each server has its own versions, also in a field to which a JSON patch has copied the metadata.
+        set_versions(&mut object, &format!("{{{{rv:{}/{name}}}}}", self.resource.kind));
         self.objects.insert(name, object);
     }
 
@@ -237,4 +237,21 @@ enum Verb {
 fn custom_or_all<'a>(resources: &[&'a Resource]) -> Vec<&'a Resource> {
     let custom: Vec<_> = resources.iter().copied().filter(|resource| resource.is_custom()).collect();
     if custom.is_empty() { resources.to_vec() } else { custom }
+}
+
+/// Sets each field `resourceVersion` of a value.
+fn set_versions(value: &mut Value, version: &str) {
+    match value {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                if name == "resourceVersion" && value.is_string() {
+                    *value = version.into();
+                } else {
+                    set_versions(value, version);
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| set_versions(item, version)),
+        _ => {}
+    }
 }
