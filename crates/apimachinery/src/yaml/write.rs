@@ -14,14 +14,14 @@ use crate::go;
 /// Go's library writes a few values that YAML readers read differently: the key `<<`, and texts with line breaks of Unicode.
 #[must_use]
 pub fn write(value: &Value) -> String {
-    Writer { rules: Rules::Go, width: 0 }.document(value)
+    DocumentWriter { rules: Rules::Go, width: 0 }.document(value)
 }
 
 /// Formats a value without folded lines, in the order of its keys. A list or map of scalars stands in brackets on one line if that line has at
 /// most `width` bytes. The result resembles files that are written by hand.
 #[must_use]
 pub fn write_compact(value: &Value, width: usize) -> String {
-    Writer { rules: Rules::Handwritten, width }.document(value)
+    DocumentWriter { rules: Rules::Handwritten, width }.document(value)
 }
 
 /// Returns kube-apiserver's error for a value that it cannot write as YAML.
@@ -51,7 +51,7 @@ fn has_control_character(value: &Value) -> bool {
 
 /// Rules of a document, and the space for brackets.
 #[derive(Clone, Copy)]
-struct Writer {
+struct DocumentWriter {
     rules: Rules,
     width: usize,
 }
@@ -65,7 +65,7 @@ enum Begin {
     Inline,
 }
 
-impl Writer {
+impl DocumentWriter {
     fn document(self, value: &Value) -> String {
         let mut out = String::new();
         match value {

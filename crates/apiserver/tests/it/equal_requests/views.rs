@@ -27,7 +27,7 @@ async fn metadata_lack_annotations_that_are_fields_of_the_internal_type() {
 async fn an_autoscaler_of_version_1_has_the_annotations_of_kube_apiserver() {
     let scalers =
         |version: &str| format!("/apis/autoscaling/{version}/namespaces/default/horizontalpodautoscalers");
-    let scaler = r#"{"metadata":{"name":"a"},"spec":{"maxReplicas":3,"scaleTargetRef":{"kind":"Deployment","name":"d"},
+    let scaler = r#"{"metadata":{"name":"a"},"spec":{"maxReplicas":3,"scaleTargetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"d"},
         "metrics":[{"type":"Resource","resource":{"name":"memory","target":{"type":"AverageValue","averageValue":"1Gi"}}}],
         "behavior":{"scaleUp":{"stabilizationWindowSeconds":5}}}}"#;
     let status = r#"{"status":{"currentReplicas":1,"desiredReplicas":2,"currentMetrics":[

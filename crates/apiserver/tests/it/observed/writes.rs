@@ -84,7 +84,12 @@ async fn strict_decoding_complains_in_the_order_of_the_document() {
 async fn the_creation_of_an_object_without_effect_has_a_warning() {
     let server = ApiServer::start(Options::default());
     let service = server.service();
-    let policy = json!({"metadata": {"name": "p"}, "spec": {}});
+    let policy = json!({"metadata": {"name": "p"}, "spec": {
+        "matchConstraints": {"resourceRules": [
+            {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]},
+        ]},
+        "validations": [{"expression": "true"}],
+    }});
     let policies = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies";
     let warning = "kube-apiserver-embedded: this ValidatingAdmissionPolicy has no effect: no admission policy is evaluated";
     let created = post(&service, policies, &policy).await;

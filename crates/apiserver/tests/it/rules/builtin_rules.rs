@@ -2,7 +2,8 @@
 //!
 //! Each line of `data/builtin-rules.jsonl` has an object and the path of its collection, and the answer of kube-apiserver to the creation:
 //! the code, and the message of a refusal. With `patch`, the object was created, and the answer is that to this merge patch of the
-//! object, or of its `subresource`. Each line starts from a state without the object.
+//! object, or of its `subresource`. Each line starts from a state without the object. Lines with `deferred` are answered in another way as
+//! yet: remove the field when the rule is there.
 
 use bytes::Bytes;
 use http::{Method, Request};
@@ -63,14 +64,18 @@ async fn builtin_kinds_are_validated_as_by_kube_apiserver() {
     let (code, body) =
         call(&service, Method::POST, NAMESPACES, &json!({"metadata": {"name": "rules"}})).await;
     assert_eq!(code, 201, "{body}");
-    let mut differences = Vec::new();
+    let (mut differences, mut mended) = (Vec::new(), Vec::new());
     for line in RECORDED.lines() {
         let recorded: Value = serde_json::from_str(line).unwrap();
         let (code, message) = answer(&service, &recorded).await;
         let expected = recorded["message"].as_str().unwrap_or_default();
-        if recorded["code"] != code || message != expected {
+        let is_equal = recorded["code"] == code && message == expected;
+        if recorded.get("deferred").is_some() {
+            mended.extend(is_equal.then_some(line));
+        } else if !is_equal {
             differences.push(format!("{line}\nexpected {expected}\ngot      {code} {message}"));
         }
     }
     assert!(differences.is_empty(), "{} differences:\n{}", differences.len(), differences.join("\n"));
+    assert!(mended.is_empty(), "these are not deferred any more:\n{}", mended.join("\n"));
 }

@@ -14,7 +14,7 @@ const MONTHS: [&str; 12] =
 const DAYS: [&str; 7] = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
 
 /// Values of one field of a schedule.
-struct Field {
+struct ScheduleField {
     min: u64,
     max: u64,
     /// Names of the values from `min` on.
@@ -22,12 +22,12 @@ struct Field {
 }
 
 /// Minute, hour, day of the month, month and day of the week.
-const FIELDS: [Field; 5] = [
-    Field { min: 0, max: 59, names: &[] },
-    Field { min: 0, max: 23, names: &[] },
-    Field { min: 1, max: 31, names: &[] },
-    Field { min: 1, max: 12, names: &MONTHS },
-    Field { min: 0, max: 6, names: &DAYS },
+const FIELDS: [ScheduleField; 5] = [
+    ScheduleField { min: 0, max: 59, names: &[] },
+    ScheduleField { min: 0, max: 23, names: &[] },
+    ScheduleField { min: 1, max: 31, names: &[] },
+    ScheduleField { min: 1, max: 12, names: &MONTHS },
+    ScheduleField { min: 0, max: 6, names: &DAYS },
 ];
 
 /// Checks a schedule that is not empty.
@@ -70,7 +70,7 @@ fn check_descriptor(descriptor: &str) -> Result<(), String> {
 }
 
 /// Checks a range of values such as `1-5/2`.
-fn check_range(text: &str, field: &Field) -> Result<(), String> {
+fn check_range(text: &str, field: &ScheduleField) -> Result<(), String> {
     let parts: Vec<&str> = text.split('/').collect();
     let bounds: Vec<&str> = parts[0].split('-').collect();
     let (start, mut end) = match bounds[..] {
@@ -115,7 +115,7 @@ fn check_range(text: &str, field: &Field) -> Result<(), String> {
 }
 
 /// Reads a number or the name of a value.
-fn value(text: &str, field: &Field) -> Result<u64, String> {
+fn value(text: &str, field: &ScheduleField) -> Result<u64, String> {
     let lower = text.to_lowercase();
     match (field.min..).zip(field.names).find(|(_, name)| **name == lower) {
         Some((number, _)) => Ok(number),

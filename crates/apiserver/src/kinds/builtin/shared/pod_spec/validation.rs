@@ -24,7 +24,7 @@ use crate::kinds::builtin::shared::field_checks::{
 };
 use crate::kinds::builtin::shared::fields::{list, text};
 use crate::kinds::builtin::shared::label_selector::invalid;
-use container_resources::ResourceScope;
+use container_resources::ResourceOwner;
 pub(in crate::kinds::builtin) use placement::{node_selector, tolerations as validate_tolerations};
 
 const PULL_POLICIES: [&str; 3] = ["Always", "IfNotPresent", "Never"];
@@ -80,7 +80,7 @@ pub(in crate::kinds::builtin) fn validate(object: &Value, path: &str) -> Vec<Fie
 /// Validates limits that no container has, such as the overhead of a pod.
 pub(in crate::kinds::builtin) fn validate_limits(limits: &Value, path: &str) -> Vec<FieldError> {
     let resources = json!({ "limits": limits });
-    container_resources::validate(&resources, ResourceScope::Container, &BTreeSet::new(), path)
+    container_resources::validate(&resources, ResourceOwner::Container, &BTreeSet::new(), path)
 }
 
 /// Validates the annotations and the spec of a pod.
@@ -194,7 +194,7 @@ fn validate_spec(object: &Value, path: &str, enclosing: Enclosing<'_>) -> Vec<Fi
         let field = format!("{path}.overhead");
         errors.extend(container_resources::validate(
             &limits,
-            ResourceScope::Container,
+            ResourceOwner::Container,
             &BTreeSet::new(),
             &field,
         ));
@@ -265,7 +265,7 @@ fn pod_resources(pod: &PodRules<'_>, path: &str) -> Vec<FieldError> {
         let why = "claims may not be set for Resources at pod-level";
         errors.push(FieldError::forbidden(format!("{path}.claims"), why));
     }
-    errors.extend(container_resources::validate(own, ResourceScope::Pod, &pod.claims, &path));
+    errors.extend(container_resources::validate(own, ResourceOwner::Pod, &pod.claims, &path));
     for bound in [AmountKind::Requests, AmountKind::Limits] {
         let field = bound.field();
         let own = Amounts::read(&own[field]);

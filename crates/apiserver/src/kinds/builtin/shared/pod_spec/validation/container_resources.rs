@@ -18,7 +18,7 @@ const HUGE_PAGES: &str = "hugepages-";
 
 /// Owner of requests and limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ResourceScope {
+pub(super) enum ResourceOwner {
     Container,
     /// All containers of a pod together.
     Pod,
@@ -27,7 +27,7 @@ pub(super) enum ResourceScope {
 /// Validates requests, limits and claims; `claims` are the names of the pod's claims.
 pub(super) fn validate(
     resources: &Value,
-    scope: ResourceScope,
+    owner: ResourceOwner,
     claims: &BTreeSet<&str>,
     path: &str,
 ) -> Vec<FieldError> {
@@ -36,12 +36,12 @@ pub(super) fn validate(
     let mut errors = Vec::new();
     for (name, amount) in limits.iter() {
         let path = format!("{limits_path}[{name}]");
-        errors.extend(one(name, amount, scope, &path));
+        errors.extend(one(name, amount, owner, &path));
         errors.extend(huge_pages(name, amount, &path));
     }
     for (name, amount) in requests.iter() {
         let path = format!("{requests_path}[{name}]");
-        errors.extend(one(name, amount, scope, &path));
+        errors.extend(one(name, amount, owner, &path));
         errors.extend(match limits.get(name) {
             Some(limit) if amount != limit && !resource_names::can_overcommit(name) => {
                 let why = format!("must be equal to {name} limit of {limit}");
@@ -68,10 +68,10 @@ pub(super) fn validate(
 }
 
 /// Validates the name and the amount of a resource.
-fn one(name: &str, amount: Quantity, scope: ResourceScope, path: &str) -> Vec<FieldError> {
-    let mut errors = match scope {
-        ResourceScope::Container => resource_names::validate_of_container(name, path),
-        ResourceScope::Pod => {
+fn one(name: &str, amount: Quantity, owner: ResourceOwner, path: &str) -> Vec<FieldError> {
+    let mut errors = match owner {
+        ResourceOwner::Container => resource_names::validate_of_container(name, path),
+        ResourceOwner::Pod => {
             let mut errors = resource_names::validate(name, path);
             let is_supported = ["cpu", "memory"].contains(&name) || name.starts_with(HUGE_PAGES);
             if errors.is_empty() && !is_supported {

@@ -6,7 +6,7 @@ use kube_apimachinery::names;
 use kube_apimachinery::status::FieldError;
 use serde_json::Value;
 
-use super::container_resources::{self, ResourceScope};
+use super::container_resources::{self, ResourceOwner};
 use super::handlers;
 use super::{PULL_POLICIES, PodRules, environment, security, volume_mounts};
 use crate::kinds::builtin::shared::field_checks::{
@@ -157,7 +157,7 @@ fn common(pod: &PodRules<'_>, container: &Value, path: &str) -> Vec<FieldError> 
     let field = format!("{path}.resources");
     errors.extend(container_resources::validate(
         &container["resources"],
-        ResourceScope::Container,
+        ResourceOwner::Container,
         &pod.claims,
         &field,
     ));
