@@ -33,8 +33,11 @@ pub fn read(bytes: &[u8]) -> Result<Decoded, String> {
 }
 
 fn first_document(text: &str) -> Result<ParsedValue, String> {
-    let options =
-        serde_saphyr::options! { duplicate_keys: serde_saphyr::options::DuplicateKeyPolicy::LastWins };
+    let options = serde_saphyr::options! {
+        duplicate_keys: serde_saphyr::options::DuplicateKeyPolicy::LastWins,
+        // YAML 1.1: the mode `0644` is octal.
+        legacy_octal_numbers: true,
+    };
     let mut bytes = text.as_bytes();
     let first = serde_saphyr::read_with_options::<_, ParsedValue>(&mut bytes, options).next();
     first.unwrap_or_else(|| Ok(ParsedValue::default())).map_err(|error| explain(&error, text))
@@ -188,6 +191,16 @@ mod tests {
         let body = read(text.as_bytes()).unwrap();
         assert_eq!(body.value, *value, "{text}");
         assert_eq!(body.strict, repeated, "{text}");
+    }
+
+    /// Observed with kube-apiserver v1.36.3.
+    #[test]
+    fn numbers_that_start_with_zero_are_octal() {
+        check(
+            "mode: 0644\nshort: 010\nprefix: 0o10\nzero: 0\ntext: '0644'\nfraction: 0.5\n",
+            &json!({"mode": 420, "short": 8, "prefix": 8, "zero": 0, "text": "0644", "fraction": 0.5}),
+            &[],
+        );
     }
 
     #[test]

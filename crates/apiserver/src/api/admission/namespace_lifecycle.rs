@@ -29,7 +29,7 @@ impl MutatingPlugin for NamespaceLifecycle {
         let outcome = match (attributes.operation, object) {
             (Operation::Create, Some(object)) if is_in_namespace(attributes) => {
                 let names = [attributes.name, metadata::text(object, "generateName")];
-                let name = names.into_iter().find(|name| !name.is_empty()).unwrap_or_default();
+                let name = names.into_iter().find(|name| !name.is_empty()).unwrap_or("Unknown");
                 let namespace = attributes.namespace;
                 attributes.cluster.read(|store| check_namespace(attributes.served, store, namespace, name))
             }

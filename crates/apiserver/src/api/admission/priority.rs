@@ -76,7 +76,7 @@ fn keep(old: Option<&Value>, pod: &mut Value) {
 fn assign(cluster: &ClusterState, pod: &mut Value) -> Result<(), ApiError> {
     let refuse = |pod: &Value, why: &str| {
         let names = [metadata::text(pod, "name"), metadata::text(pod, "generateName")];
-        let name = names.into_iter().find(|name| !name.is_empty()).unwrap_or_default();
+        let name = names.into_iter().find(|name| !name.is_empty()).unwrap_or("Unknown");
         Err(ApiError::forbidden("", "pods", name, why))
     };
     let class = match pod["spec"]["priorityClassName"].as_str().unwrap_or_default() {

@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::builtin_kind::BuiltinKind;
 use super::shared::field_checks::{csi_driver, duplicate, invalid_text, not_negative};
 use super::shared::fields::{list, text};
+use super::shared::immutable_fields::IMMUTABLE;
 use super::shared::label_selector::invalid;
 use crate::kind::resource::Resource;
 
@@ -19,7 +20,7 @@ const MAX_NODE: usize = 256;
 pub(super) struct CSINode;
 
 impl BuiltinKind for CSINode {
-    fn validate(&self, _resource: &Resource, new: &Value, _old: Option<&Value>) -> Vec<FieldError> {
+    fn validate(&self, _resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
         let mut drivers = BTreeSet::new();
         let mut errors = Vec::new();
         for (index, driver) in list(&new["spec"], "drivers").iter().enumerate() {
@@ -49,8 +50,30 @@ impl BuiltinKind for CSINode {
                 errors.extend(invalid(&path, key, &names::qualified(key)));
             }
         }
+        errors.extend(old.into_iter().flat_map(|old| changed_drivers(&old["spec"], &new["spec"])));
         errors
     }
+}
+
+/// Returns an error for each driver that differs from an old one of its name, except in `allocatable`.
+fn changed_drivers(old: &Value, new: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    for before in list(old, "drivers") {
+        let same_name = list(new, "drivers").iter().filter(|driver| driver["name"] == before["name"]);
+        for driver in same_name {
+            let keys = list(driver, "topologyKeys");
+            if driver["nodeID"] != before["nodeID"] || keys != list(before, "topologyKeys") {
+                // The value is shown as a Go struct.
+                let keys = if keys.is_empty() { Value::Null } else { driver["topologyKeys"].clone() };
+                let shown = format!(
+                    "{{\"Name\":{},\"NodeID\":{},\"TopologyKeys\":{keys},\"Allocatable\":null}}",
+                    driver["name"], driver["nodeID"]
+                );
+                errors.push(FieldError::invalid("spec.drivers", &shown, IMMUTABLE));
+            }
+        }
+    }
+    errors
 }
 
 #[cfg(test)]

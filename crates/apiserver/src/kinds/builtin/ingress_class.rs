@@ -6,11 +6,15 @@ use kube_apimachinery::status::FieldError;
 use serde_json::{Value, json};
 
 use super::builtin_kind::BuiltinKind;
-use super::shared::field_checks::{path_segment, supported};
+use super::shared::domain_checks::domain_path;
+use super::shared::field_checks::{path_segment, supported, too_long};
 use super::shared::fields::{set_pointer, text, within};
 use super::shared::immutable_fields::IMMUTABLE;
 use super::shared::label_selector::invalid;
 use crate::kind::resource::Resource;
+
+/// Maximum length of the name of a controller, in bytes.
+const MAX_CONTROLLER: usize = 250;
 
 #[derive(Debug)]
 pub(super) struct IngressClass;
@@ -30,12 +34,10 @@ impl BuiltinKind for IngressClass {
         if old.is_some_and(|old| controller(old) != new) {
             errors.push(FieldError::invalid("spec.controller", &quote(&new), IMMUTABLE));
         }
-        if new.is_empty() {
-            errors.push(FieldError::required("spec.controller", ""));
-        } else if !new.contains('/') {
-            let why = "must be a domain-prefixed path (such as \"acme.io/foo\")";
-            errors.push(FieldError::invalid("spec.controller", &quote(&new), why));
+        if new.len() > MAX_CONTROLLER {
+            errors.push(too_long("spec.controller", MAX_CONTROLLER));
         }
+        errors.extend(domain_path(&new, "spec.controller"));
         errors.extend(validate_parameters(parameters, "spec.parameters"));
         errors
     }

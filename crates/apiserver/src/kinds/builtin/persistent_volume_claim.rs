@@ -1,5 +1,6 @@
 //! PersistentVolumeClaims.
 
+use kube_apimachinery::go;
 use kube_apimachinery::names;
 use kube_apimachinery::quantity::Quantity;
 use kube_apimachinery::status::FieldError;
@@ -9,10 +10,14 @@ use super::builtin_kind::BuiltinKind;
 use super::persistent_volume::access_modes;
 use super::shared::field_checks::{invalid_text, required, supported};
 use super::shared::fields::{list, put, set, set_pointer, text, within};
+use super::shared::immutable_fields::IMMUTABLE;
 use super::shared::label_selector::{self, invalid};
 use super::shared::{amounts, pod_spec};
 use crate::kind::WriteContext;
 use crate::kind::resource::Resource;
+
+/// Annotation that named the class before the field `storageClassName` did.
+const CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 
 /// Finalizer that protects claims in use.
 pub(crate) const CLAIM_PROTECTION: &str = "kubernetes.io/pvc-protection";
@@ -49,7 +54,6 @@ impl BuiltinKind for PersistentVolumeClaim {
     }
 
     fn warnings(&self, _resource: &Resource, claim: &Value, _old: Option<&Value>) -> Vec<String> {
-        const CLASS: &str = "volume.beta.kubernetes.io/storage-class";
         let mut warnings = Vec::new();
         if claim["metadata"]["annotations"].get(CLASS).is_some() {
             let why = "deprecated since v1.8; use \"storageClassName\" attribute instead";
@@ -61,7 +65,7 @@ impl BuiltinKind for PersistentVolumeClaim {
 
     fn validate(&self, _resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
         let mut errors = validate_spec(&new["spec"]);
-        errors.extend(old.and_then(|old| validate_update(old, new)));
+        errors.extend(old.into_iter().flat_map(|old| validate_update(old, new)));
         errors
     }
 }
@@ -94,7 +98,7 @@ fn prepare_sources(old: &Value, claim: &mut Value) {
 }
 
 /// Validates the spec of a claim.
-fn validate_spec(spec: &Value) -> Vec<FieldError> {
+pub(super) fn validate_spec(spec: &Value) -> Vec<FieldError> {
     const STORAGE: &str = "spec.resources[storage]";
     let mut errors = Vec::new();
     if list(spec, "accessModes").is_empty() {
@@ -158,9 +162,23 @@ fn data_source(source: &Value, path: &str) -> Vec<FieldError> {
     errors
 }
 
-/// Checks changes of the spec. Once the claim is bound, only the storage request and the attributes class may change.
-fn validate_update(old: &Value, new: &Value) -> Option<FieldError> {
+/// Checks changes of the class and the spec. A class may move from the annotation into the field, or be set once. Once the claim is bound,
+/// only the storage request and the attributes class may change.
+fn validate_update(old: &Value, new: &Value) -> Vec<FieldError> {
     let (mut before, mut after) = (old["spec"].clone(), new["spec"].clone());
+    let mut errors = Vec::new();
+    let annotated = |claim: &Value| claim["metadata"]["annotations"][CLASS].as_str().map(str::to_owned);
+    let (annotation, annotation_now) = (annotated(old), annotated(new));
+    let class = after["storageClassName"].as_str().filter(|_| before["storageClassName"].is_null());
+    let is_kept = annotation_now.is_none() || annotation_now == annotation;
+    let is_moved = annotation.is_some() && class == annotation.as_deref() && is_kept;
+    if !is_moved && annotation != annotation_now {
+        let shown = go::quote(&annotation_now.unwrap_or_default());
+        errors.push(FieldError::invalid(format!("metadata.annotations.{CLASS}"), &shown, IMMUTABLE));
+    }
+    if class.is_some() && (annotation.is_none() || class == annotation.as_deref()) {
+        put(&mut after, "storageClassName", Value::Null);
+    }
     // A claim is bound by setting its volume name.
     if text(&before, "volumeName").is_empty() {
         put(&mut before, "volumeName", after["volumeName"].clone());
@@ -179,15 +197,16 @@ fn validate_update(old: &Value, new: &Value) -> Option<FieldError> {
     }
     // A null counts as an absent field.
     for spec in [&mut before, &mut after] {
-        for field in ["volumeName", "volumeAttributesClassName"] {
+        for field in ["volumeName", "volumeAttributesClassName", "storageClassName"] {
             let value = spec[field].take();
             put(spec, field, value);
         }
     }
-    (before != after).then(|| {
+    if before != after {
         let why = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
-        FieldError::forbidden("spec", why)
-    })
+        errors.push(FieldError::forbidden("spec", why));
+    }
+    errors
 }
 
 #[cfg(test)]
@@ -282,7 +301,7 @@ mod tests {
             |resources: Value| json!({"spec": {"resources": resources}, "status": {"phase": "Bound"}});
         let all = [Value::Null, json!({}), json!({"requests": {}}), json!({"requests": {"storage": "1Gi"}})];
         let accepted =
-            |old: &Value, new: &Value| validate_update(&claim(old.clone()), &claim(new.clone())).is_none();
+            |old: &Value, new: &Value| validate_update(&claim(old.clone()), &claim(new.clone())).is_empty();
         for (index, resources) in all.iter().enumerate() {
             assert_eq!(accepted(resources, resources), index != 2, "{resources}");
             assert_eq!(accepted(resources, &all[3]), index == 3, "{resources}");

@@ -47,7 +47,6 @@ fn default_limited(limited: &mut Value) {
     set(limited, "nominalConcurrencyShares", json!(30));
     set(limited, "lendablePercent", json!(0));
     within(limited, "limitResponse", |response| {
-        set(response, "type", json!("Reject"));
         within(response, "queuing", |queuing| {
             for (field, value) in [("handSize", 8), ("queues", 64), ("queueLengthLimit", 50)] {
                 if queuing[field].as_i64().unwrap_or(0) == 0 {

@@ -32,7 +32,13 @@ fn validate(namespaced: bool, role: &Value) -> Vec<FieldError> {
             errors.push(FieldError::required(field, why));
         }
         for (index, selector) in selectors.iter().enumerate() {
-            errors.extend(label_selector::validate(selector, &format!("{field}[{index}]")));
+            let field = format!("{field}[{index}]");
+            let wrong = label_selector::validate(selector, &field);
+            let is_unusable = !wrong.is_empty();
+            errors.extend(wrong);
+            if is_unusable {
+                errors.push(FieldError::invalid(field, "null", "invalid label selector."));
+            }
         }
     }
     errors
@@ -106,6 +112,7 @@ mod tests {
                  selector operator",
                 "aggregationRule.clusterRoleSelectors[0].matchExpressions[1].values: Required value: must be specified when \
                  `operator` is 'In' or 'NotIn'",
+                "aggregationRule.clusterRoleSelectors[0]: Invalid value: null: invalid label selector.",
             ],
         );
     }

@@ -7,7 +7,7 @@ use kube_apimachinery::status::FieldError;
 use serde_json::{Value, json};
 
 use super::builtin_kind::BuiltinKind;
-use super::persistent_volume_claim::PersistentVolumeClaim;
+use super::persistent_volume_claim::{self, PersistentVolumeClaim};
 use super::shared::field_checks::not_negative;
 use super::shared::fields::{elements, list, put, set, text, within};
 use super::shared::label_selector::invalid;
@@ -46,6 +46,9 @@ impl BuiltinKind for StatefulSet {
     fn validate(&self, _resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
         let spec = &new["spec"];
         let mut errors = validate_policies(spec);
+        if old.is_none() {
+            errors.extend(validate_claims(spec));
+        }
         errors.extend(workload::validate_numbers(spec, &["replicas", "minReadySeconds"]));
         errors.extend(not_negative(&spec["ordinals"], "start", "spec.ordinals"));
         let (service, old_service) =
@@ -189,6 +192,18 @@ fn validate_policies(spec: &Value) -> Vec<FieldError> {
     errors
 }
 
+/// Validates the claims of new sets. Those of older sets stay as they are.
+fn validate_claims(spec: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    for (index, claim) in list(spec, "volumeClaimTemplates").iter().enumerate() {
+        for mut error in persistent_volume_claim::validate_spec(&claim["spec"]) {
+            error.field = format!("spec.volumeClaimTemplates[{index}].{}", error.field);
+            errors.push(error);
+        }
+    }
+    errors
+}
+
 fn validate_strategy(strategy: &Value) -> Vec<FieldError> {
     const PATH: &str = "spec.updateStrategy";
     let (rolling, field) = (&strategy["rollingUpdate"], format!("{PATH}.rollingUpdate"));
@@ -304,7 +319,9 @@ mod tests {
             "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [
                 {"name": "c", "image": "x", "volumeMounts": [{"name": "v", "mountPath": "/v"}]},
             ]}},
-            "volumeClaimTemplates": [{"metadata": {"name": "v"}}],
+            "volumeClaimTemplates": [{"metadata": {"name": "v"}, "spec": {
+                "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}},
+            }}],
         }});
         check("StatefulSet", &object, None, &[]);
         let mut without = object;

@@ -1,6 +1,6 @@
 //! StorageClasses.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use kube_apimachinery::names;
 use kube_apimachinery::status::FieldError;
@@ -24,7 +24,9 @@ impl BuiltinKind for StorageClass {
     }
 
     fn validate(&self, _resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
-        old.map_or_else(|| validate(new), |old| validate_update(old, new))
+        let mut errors = validate(new);
+        errors.extend(old.into_iter().flat_map(|old| validate_update(old, new)));
+        errors
     }
 
     fn warnings(&self, _resource: &Resource, class: &Value, _old: Option<&Value>) -> Vec<String> {
@@ -40,46 +42,74 @@ impl BuiltinKind for StorageClass {
     }
 }
 
-/// Validates a new class. Updates validate only that fields stay.
 fn validate(class: &Value) -> Vec<FieldError> {
-    let mut errors = Vec::new();
-    let provisioner = text(class, "provisioner");
-    if provisioner.is_empty() {
-        errors.push(FieldError::required("provisioner", ""));
-    } else {
-        let name = provisioner.to_lowercase();
-        errors.extend(invalid("provisioner", &name, &names::qualified(&name)));
-    }
+    let mut errors = provisioner(text(class, "provisioner"), "provisioner");
     errors.extend(parameters(&class["parameters"]));
     for (field, values) in [
         ("reclaimPolicy", ["Delete", "Retain"]),
         ("volumeBindingMode", ["Immediate", "WaitForFirstConsumer"]),
     ] {
-        let given = text(class, field);
-        if !given.is_empty() && !values.contains(&given) {
+        let Some(given) = class[field].as_str() else { continue };
+        // Only an empty policy counts as absent.
+        let is_absent = given.is_empty() && field == "reclaimPolicy";
+        if !is_absent && !values.contains(&given) {
             errors.push(FieldError::not_supported(field, given, &values));
         }
     }
-    for (index, topology) in list(class, "allowedTopologies").iter().enumerate() {
+    errors.extend(allowed_topologies(list(class, "allowedTopologies")));
+    errors
+}
+
+/// Validates the name of a program that makes volumes.
+pub(super) fn provisioner(name: &str, field: &str) -> Vec<FieldError> {
+    if name.is_empty() {
+        return vec![FieldError::required(field, "")];
+    }
+    let name = name.to_lowercase();
+    invalid(field, &name, &names::qualified(&name))
+}
+
+/// Validates the places for volumes. Each of them differs from the others.
+fn allowed_topologies(topologies: &[Value]) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let mut terms: Vec<BTreeMap<&str, BTreeSet<&str>>> = Vec::new();
+    for (index, topology) in topologies.iter().enumerate() {
+        let path = format!("allowedTopologies[{index}].matchLabelExpressions");
+        let mut term = BTreeMap::new();
         for (number, expression) in list(topology, "matchLabelExpressions").iter().enumerate() {
-            let path = format!("allowedTopologies[{index}].matchLabelExpressions[{number}]");
-            let values = list(expression, "values");
-            let field = format!("{path}.values");
-            if values.is_empty() {
-                errors.push(FieldError::required(&*field, ""));
+            let path = format!("{path}[{number}]");
+            let (values, wrong) = topology_values(expression, &format!("{path}.values"));
+            errors.extend(wrong);
+            let (key, field) = (text(expression, "key"), format!("{path}.key"));
+            errors.extend(invalid(&field, key, &names::qualified(key)));
+            if term.insert(key, values).is_some() {
+                errors.push(duplicate(field, key));
             }
-            let mut seen = BTreeSet::new();
-            for (index, value) in values.iter().enumerate() {
-                let value = value.as_str().unwrap_or_default();
-                if !seen.insert(value) {
-                    errors.push(duplicate(format!("{field}[{index}]"), value));
-                }
-            }
-            let key = text(expression, "key");
-            errors.extend(invalid(&format!("{path}.key"), key, &names::qualified(key)));
         }
+        let earlier = terms.iter().filter(|earlier| **earlier == term).count();
+        // kube-apiserver also compares with one empty term for each of the topologies.
+        let empty = if term.is_empty() { topologies.len() } else { 0 };
+        errors.extend((0..earlier + empty).map(|_| duplicate(&*path, "")));
+        terms.push(term);
     }
     errors
+}
+
+/// Returns the values of a requirement, and their errors.
+fn topology_values<'a>(expression: &'a Value, field: &str) -> (BTreeSet<&'a str>, Vec<FieldError>) {
+    let values = list(expression, "values");
+    let mut errors = Vec::new();
+    if values.is_empty() {
+        errors.push(FieldError::required(field, ""));
+    }
+    let mut seen = BTreeSet::new();
+    for (index, value) in values.iter().enumerate() {
+        let value = value.as_str().unwrap_or_default();
+        if !seen.insert(value) {
+            errors.push(duplicate(format!("{field}[{index}]"), value));
+        }
+    }
+    (seen, errors)
 }
 
 /// Validates the parameters of a class of volumes.

@@ -5,7 +5,7 @@ use kube_apimachinery::status::FieldError;
 use serde_json::Value;
 
 use super::builtin_kind::BuiltinKind;
-use super::shared::field_checks::csi_driver;
+use super::shared::field_checks::{csi_driver, too_long};
 use super::shared::fields::{text, within};
 use super::shared::immutable_fields::IMMUTABLE;
 use super::shared::label_selector::invalid;
@@ -43,6 +43,7 @@ impl BuiltinKind for VolumeAttachment {
         }
         let node = text(spec, "nodeName");
         errors.extend(invalid("spec.nodeName", node, &names::subdomain(node)));
+        errors.extend(validate_status(&new["status"]));
         if let Some(volume) = volume {
             errors.extend(invalid("spec.source.persistentVolumeName", volume, &names::subdomain(volume)));
         }
@@ -67,6 +68,31 @@ impl BuiltinKind for VolumeAttachment {
     fn resets(&self, subresource: &str) -> Option<&'static [&'static str]> {
         (subresource == "status").then_some(&["metadata", "spec"])
     }
+}
+
+/// Validates the report of a driver.
+fn validate_status(status: &Value) -> Vec<FieldError> {
+    const MAX_METADATA: usize = 256 << 10;
+    const MAX_MESSAGE: usize = 1024;
+    const METADATA: &str = "status.attachmentMetadata";
+    let mut errors = Vec::new();
+    let metadata = status["attachmentMetadata"].as_object().into_iter().flatten();
+    let size: usize = metadata.map(|(key, value)| key.len() + value.as_str().unwrap_or_default().len()).sum();
+    if size > MAX_METADATA {
+        errors.push(too_long(METADATA, MAX_METADATA));
+    }
+    for field in ["attachError", "detachError"] {
+        let (error, path) = (&status[field], format!("status.{field}"));
+        if text(error, "message").len() > MAX_MESSAGE {
+            // kube-apiserver names the limit of the metadata.
+            errors.push(too_long(format!("{path}.message"), MAX_METADATA));
+        }
+        if let Some(code) = error["errorCode"].as_i64().filter(|code| *code < 0) {
+            let why = "must be between 0 and 2147483647, inclusive";
+            errors.push(FieldError::invalid(format!("{path}.errorCode"), &code.to_string(), why));
+        }
+    }
+    errors
 }
 
 #[cfg(test)]

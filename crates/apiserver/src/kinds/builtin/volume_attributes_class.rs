@@ -4,9 +4,7 @@ use kube_apimachinery::status::FieldError;
 use serde_json::Value;
 
 use super::builtin_kind::BuiltinKind;
-use super::shared::field_checks::csi_driver;
 use super::shared::fields::text;
-use super::shared::immutable_fields::immutable;
 use super::storage_class;
 use crate::kind::resource::Resource;
 
@@ -15,10 +13,13 @@ pub(super) struct VolumeAttributesClass;
 
 impl BuiltinKind for VolumeAttributesClass {
     fn validate(&self, _resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
-        if let Some(old) = old {
-            return immutable("", old, new, &["driverName", "parameters"]);
+        let mut errors = Vec::new();
+        for field in ["driverName", "parameters"] {
+            if old.is_some_and(|old| old[field] != new[field]) {
+                errors.push(FieldError::forbidden(field, &format!("updates to {field} are forbidden.")));
+            }
         }
-        let mut errors = csi_driver(text(new, "driverName"), "driverName");
+        errors.extend(storage_class::provisioner(text(new, "driverName"), "driverName"));
         errors.extend(storage_class::parameters(&new["parameters"]));
         if new["parameters"].as_object().is_none_or(serde_json::Map::is_empty) {
             errors.push(FieldError::required("parameters", "must contain at least one key/value pair"));

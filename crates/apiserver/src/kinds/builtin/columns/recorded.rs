@@ -120,20 +120,17 @@ fn cell(kind: &str, name: &str) -> Option<CellFn> {
         ("PriorityClass", "Global-Default") => |object, _| json!(object["globalDefault"] == true),
         ("PriorityClass", "PreemptionPolicy") => |object, _| or(object, "/preemptionPolicy", ""),
         ("PriorityLevelConfiguration", "Type") => |object, _| or(object, "/spec/type", ""),
-        ("PriorityLevelConfiguration", "NominalConcurrencyShares") => |object, _| {
-            count(
-                object,
-                &["/spec/limited/nominalConcurrencyShares", "/spec/exempt/nominalConcurrencyShares"],
-            )
-        },
+        ("PriorityLevelConfiguration", "NominalConcurrencyShares") => {
+            |object, _| count(object, "/spec/limited/nominalConcurrencyShares")
+        }
         ("PriorityLevelConfiguration", "Queues") => {
-            |object, _| count(object, &["/spec/limited/limitResponse/queuing/queues"])
+            |object, _| count(object, "/spec/limited/limitResponse/queuing/queues")
         }
         ("PriorityLevelConfiguration", "HandSize") => {
-            |object, _| count(object, &["/spec/limited/limitResponse/queuing/handSize"])
+            |object, _| count(object, "/spec/limited/limitResponse/queuing/handSize")
         }
         ("PriorityLevelConfiguration", "QueueLengthLimit") => {
-            |object, _| count(object, &["/spec/limited/limitResponse/queuing/queueLengthLimit"])
+            |object, _| count(object, "/spec/limited/limitResponse/queuing/queueLengthLimit")
         }
         ("ReplicationController", "Desired") => |object, _| json!(number(object, "/spec/replicas")),
         ("ReplicationController", "Current") => |object, _| json!(number(object, "/status/replicas")),
@@ -444,8 +441,8 @@ fn joined(list: &Value, separator: &str, none: &str) -> Value {
     json!(if texts.is_empty() { none.to_owned() } else { texts.join(separator) })
 }
 
-fn count(object: &Value, pointers: &[&str]) -> Value {
-    let found = pointers.iter().find_map(|pointer| object.pointer(pointer)?.as_i64());
+fn count(object: &Value, pointer: &str) -> Value {
+    let found = object.pointer(pointer).and_then(Value::as_i64);
     found.map_or(json!(NONE), |count| json!(count))
 }
 
