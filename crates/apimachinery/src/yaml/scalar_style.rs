@@ -280,7 +280,7 @@ impl Lines<'_> {
         // Writing into a String cannot fail.
         let _ = match code {
             ..=0xff => write!(self.out, "\\x{code:02X}"),
-            ..=0xffff => write!(self.out, "\\u{code:04X}"),
+            0x100..=0xffff => write!(self.out, "\\u{code:04X}"),
             _ => write!(self.out, "\\U{code:08X}"),
         };
         self.column += self.out.len() - before;

@@ -168,8 +168,8 @@ fn validate_endpoints(slice: &Value) -> Vec<FieldError> {
 /// Validates the zones and nodes that should use an endpoint.
 fn validate_hints(hints: &Value, path: &str) -> Vec<FieldError> {
     const MAX: usize = 8;
-    let checks: [(&str, fn(&str) -> Vec<String>); 2] =
-        [("forZones", names::label_value), ("forNodes", names::subdomain)];
+    let checks =
+        [("forZones", names::label_value as fn(&str) -> Vec<String>), ("forNodes", names::subdomain)];
     let mut errors = Vec::new();
     for (field, wrong) in checks {
         let (targets, path) = (list(hints, field), format!("{path}.{field}"));

@@ -61,6 +61,10 @@ impl BuiltinKind for VolumeAttachment {
         errors
     }
 
+    fn validate_subresource(&self, subresource: &str, _old: &Value, new: &Value) -> Vec<FieldError> {
+        if subresource == "status" { validate_status(&new["status"]) } else { Vec::new() }
+    }
+
     fn status_keeps(&self) -> &'static [&'static str] {
         &STATUS_METADATA
     }

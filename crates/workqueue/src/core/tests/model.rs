@@ -131,7 +131,7 @@ fn compare(steps: &[Step], rules: Rules) {
                 model.forget(key);
             }
             Step::Cancel { key } => {
-                assert_eq!(core.cancel(&key, core.hash(&key), &mut None), model.cancel(key))
+                assert_eq!(core.cancel(&key, core.hash(&key), &mut None), model.cancel(key));
             }
             Step::Throttled => {
                 core.throttled();

@@ -112,7 +112,7 @@ impl MemberEncoding {
                 out.extend_from_slice(&double.to_le_bytes());
             }),
             Self::Any => {
-                put_nested(out, number, |out| put_bytes(out, 2, yaml::write_compact(value, 0).as_bytes()))
+                put_nested(out, number, |out| put_bytes(out, 2, yaml::write_compact(value, 0).as_bytes()));
             }
             Self::Message(message) => put_nested(out, number, |out| {
                 if let Some(members) = value.as_object() {

@@ -289,7 +289,7 @@ mod tests {
 
     use super::*;
 
-    fn check(spec: Value, expected: &[&str]) {
+    fn check(spec: &Value, expected: &[&str]) {
         let errors: Vec<String> =
             validate(&json!({ "spec": spec }), None).iter().map(ToString::to_string).collect();
         assert_eq!(errors, expected, "{spec}");
@@ -300,7 +300,7 @@ mod tests {
     fn targets_have_a_group_and_bounds() {
         let group = "spec.scaleTargetRef.apiVersion: Invalid value: \"\": apiVersion must specify API group";
         check(
-            json!({"minReplicas": 1}),
+            &json!({"minReplicas": 1}),
             &[
                 "spec.maxReplicas: Required value: must be set and greater than 0",
                 "spec.maxReplicas: Invalid value: 0: must be greater than or equal to `minReplicas`",
@@ -310,7 +310,7 @@ mod tests {
             ],
         );
         check(
-            json!({"minReplicas": 0, "maxReplicas": 2, "scaleTargetRef": {"kind": "a/b", "name": "n"}}),
+            &json!({"minReplicas": 0, "maxReplicas": 2, "scaleTargetRef": {"kind": "a/b", "name": "n"}}),
             &[
                 "spec.minReplicas: Invalid value: 0: must be greater than or equal to 1",
                 "spec.scaleTargetRef.kind: Invalid value: \"a/b\": may not contain '/'",
@@ -319,7 +319,7 @@ mod tests {
             ],
         );
         check(
-            json!({"maxReplicas": 2, "scaleTargetRef": {"kind": "ReplicationController", "name": "n", "apiVersion": "v1"}}),
+            &json!({"maxReplicas": 2, "scaleTargetRef": {"kind": "ReplicationController", "name": "n", "apiVersion": "v1"}}),
             &[],
         );
     }
@@ -327,7 +327,7 @@ mod tests {
     #[test]
     fn metrics_have_one_source_and_one_target() {
         check(
-            json!({
+            &json!({
                 "maxReplicas": 2, "scaleTargetRef": {"kind": "D", "name": "n", "apiVersion": "apps/v1"},
                 "metrics": [
                     {"type": "Bogus"}, {"type": "Resource"},

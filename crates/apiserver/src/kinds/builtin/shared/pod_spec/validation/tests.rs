@@ -17,7 +17,7 @@ fn pod_errors(spec: &Value) -> Vec<String> {
 }
 
 /// Returns the errors of a new pod with this container, without their common path.
-fn container_errors(container: Value) -> Vec<String> {
+fn container_errors(container: &Value) -> Vec<String> {
     let mut given = json!({"name": "c", "image": "i"});
     given.as_object_mut().unwrap().extend(container.as_object().unwrap().clone());
     let errors = pod_errors(&json!({"containers": [given]}));
@@ -47,7 +47,7 @@ fn a_pod_without_containers_is_none() {
 #[test]
 fn variables_have_one_source() {
     assert_eq!(
-        container_errors(json!({"env": [
+        container_errors(&json!({"env": [
             {"name": "a", "value": "x", "valueFrom": {"resourceFieldRef": {"resource": "limits.cpu", "divisor": "0.5"}}},
             {"name": "", "valueFrom": {}},
             {"name": "a=b", "valueFrom": {"fieldRef": {"fieldPath": "status.phase"}}},
@@ -70,7 +70,7 @@ fn variables_have_one_source() {
     );
     assert_eq!(
         container_errors(
-            json!({"envFrom": [{"prefix": "="}, {"secretRef": {"name": ""}, "configMapRef": {"name": "B"}}]})
+            &json!({"envFrom": [{"prefix": "="}, {"secretRef": {"name": ""}, "configMapRef": {"name": "B"}}]})
         ),
         [
             "envFrom[0].prefix: Invalid value: \"=\": a valid environment variable name must consist only of printable ASCII characters other than '='",
@@ -85,7 +85,7 @@ fn variables_have_one_source() {
 #[test]
 fn resources_have_known_names_and_valid_amounts() {
     assert_eq!(
-        container_errors(json!({"resources": {
+        container_errors(&json!({"resources": {
             "limits": {"hugepages-2Mi": "3Mi", "foo": "1", "x.y/z": "1500m", "memory": "1Gi"},
             "requests": {"cpu": "-1", "memory": "2Gi", "x.y/q": "1"},
         }})),
@@ -104,7 +104,7 @@ fn resources_have_known_names_and_valid_amounts() {
         ]
     );
     assert_eq!(
-        container_errors(json!({"resources": {"claims": [{"name": "a"}]}})),
+        container_errors(&json!({"resources": {"claims": [{"name": "a"}]}})),
         [
             "resources.claims[0]: Not found: \"a\": must be one of the names in pod.spec.resourceClaims which is empty"
         ]
@@ -114,7 +114,7 @@ fn resources_have_known_names_and_valid_amounts() {
 #[test]
 fn ports_probes_and_hooks_are_valid() {
     assert_eq!(
-        container_errors(json!({
+        container_errors(&json!({
             "lifecycle": {"preStop": {"sleep": {"seconds": 100}}}, "livenessProbe": {"successThreshold": 2, "exec": {}},
             "readinessProbe": {"terminationGracePeriodSeconds": 3},
             "ports": [{"containerPort": 0, "name": "A--"}, {"containerPort": 1, "protocol": "X", "hostPort": 70_000}],
@@ -142,7 +142,7 @@ fn ports_probes_and_hooks_are_valid() {
 fn security_contexts_do_not_contradict_themselves() {
     let context = "{\"Capabilities\":{\"Add\":[\"CAP_SYS_ADMIN\"],\"Drop\":null},\"Privileged\":true,\"SELinuxOptions\":null,\"WindowsOptions\":null,\"RunAsUser\":null,\"RunAsGroup\":null,\"RunAsNonRoot\":null,\"ReadOnlyRootFilesystem\":null,\"AllowPrivilegeEscalation\":false,\"ProcMount\":null,\"SeccompProfile\":{\"Type\":\"RuntimeDefault\",\"LocalhostProfile\":\"x\"},\"AppArmorProfile\":null}";
     assert_eq!(
-        container_errors(json!({"securityContext": {
+        container_errors(&json!({"securityContext": {
             "allowPrivilegeEscalation": false, "capabilities": {"add": ["CAP_SYS_ADMIN"]}, "privileged": true,
             "seccompProfile": {"type": "RuntimeDefault", "localhostProfile": "x"},
         }})),
