@@ -55,18 +55,13 @@ impl Memo {
             return false;
         }
         for wanted in wanted {
-            let Some(version) =
-                webhook.versions.iter().find(|version| version.kind.api_version == wanted.api_version)
-            else {
-                continue;
-            };
+            // Only versions of the kind are recorded.
+            let Some(version) = webhook.version_of(&wanted.api_version) else { return false };
             // Each object has a call of its own, as in kube-apiserver: a webhook that refuses one does not refuse the others.
             let sent = [Ok(wanted.object.clone())].into_iter();
-            let converted = Converter::call(cluster, webhook, version, sent, Ok).await;
-            let result = converted.map(|mut objects| objects.pop());
-            let result = match result {
-                Ok(Some(result)) => result,
-                Ok(None) => continue,
+            let result = match Converter::call(cluster, webhook, version, sent, |converted| converted).await {
+                // The review has checked that the webhook returned as many objects as it received.
+                Ok(mut converted) => converted.pop().ok_or_else(|| ApiError::internal("no converted object")),
                 Err(error) => Err(error),
             };
             self.0.lock().known.push((wanted, result));
