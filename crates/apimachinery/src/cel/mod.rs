@@ -28,6 +28,7 @@ mod tests;
 pub use self::authorization::{AUTHORIZER, AccessQuery, AuthorizerDecision};
 pub use self::eval::Activation;
 pub use self::evaluation_error::EvaluationError;
+pub use self::parser::is_identifier;
 pub use self::types::{ObjectType, Type};
 
 use self::cost::Cost;

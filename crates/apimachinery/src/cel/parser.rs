@@ -112,10 +112,17 @@ fn depths(nodes: &[SyntaxNode]) -> impl Iterator<Item = usize> {
     nodes.iter().map(|node| node.depth)
 }
 
+/// Whether a text can be the name of a variable.
+pub fn is_identifier(text: &str) -> bool {
+    let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    let starts = text.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_');
+    starts && text.bytes().all(is_word) && !RESERVED.contains(&text) && !KEYWORDS.contains(&text)
+}
+
 /// Tokens with which an expression can begin, in ANTLR's order.
 const BEGINNINGS: &str = "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}";
-/// Words that cannot be names of variables.
-const RESERVED: [&str; 18] = [
+/// Words that the grammar keeps for later. They cannot be names of variables.
+const RESERVED: [&str; 17] = [
     "as",
     "break",
     "const",
@@ -133,8 +140,9 @@ const RESERVED: [&str; 18] = [
     "var",
     "void",
     "while",
-    "__unused",
 ];
+/// Words with a meaning in the grammar.
+const KEYWORDS: [&str; 4] = ["true", "false", "null", "in"];
 /// Binary operators by increasing precedence, with cel-go's names.
 const LEVELS: [&[(&str, &str)]; 3] = [
     &[
@@ -441,7 +449,7 @@ impl CelParser<'_> {
             return Self::call(open, name, arguments);
         }
         let plain = name.trim_start_matches('.');
-        if RESERVED.contains(&plain) {
+        if RESERVED.contains(&plain) || plain == "__unused" {
             return Err(Issue::new(at, format!("reserved identifier: {plain}")));
         }
         Self::node(at, Expr::Ident(name))

@@ -5,7 +5,6 @@ use serde_json::{Value, json};
 
 use super::builtin_kind::BuiltinKind;
 use super::shared::fields::{set, within};
-use super::shared::workload::StatusNumbers;
 use super::shared::{pod_spec, workload};
 use crate::kind::resource::Resource;
 
@@ -34,18 +33,10 @@ impl BuiltinKind for ReplicationController {
     }
 
     fn validate_subresource(&self, subresource: &str, old: &Value, new: &Value) -> Vec<FieldError> {
-        const NUMBERS: StatusNumbers = StatusNumbers {
-            not_negative: &[
-                "replicas",
-                "fullyLabeledReplicas",
-                "readyReplicas",
-                "availableReplicas",
-                "observedGeneration",
-            ],
-            up_to_replicas: &["fullyLabeledReplicas", "readyReplicas", "availableReplicas"],
-            ready: "readyReplicas",
-        };
-        if subresource == "status" { workload::validate_status(&NUMBERS, old, new) } else { Vec::new() }
+        match subresource {
+            "status" => workload::validate_status(&workload::REPLICA_NUMBERS, old, new),
+            _ => Vec::new(),
+        }
     }
 
     fn pod_spec(&self) -> Option<&'static str> {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use kube_apimachinery::cel;
 use kube_apimachinery::go;
 use kube_apimachinery::names::{self, NameRule};
 use kube_apimachinery::status::FieldError;
@@ -13,32 +14,7 @@ use crate::kinds::builtin::shared::fields::{list, text};
 use crate::kinds::builtin::shared::label_selector::{self, invalid};
 use crate::kinds::builtin::webhook_configuration::{check_conditions, check_rule};
 
-/// Words that are no names of variables in expressions.
-const RESERVED: [&str; 21] = [
-    "true",
-    "false",
-    "null",
-    "in",
-    "as",
-    "break",
-    "const",
-    "continue",
-    "else",
-    "for",
-    "function",
-    "if",
-    "import",
-    "let",
-    "loop",
-    "package",
-    "namespace",
-    "return",
-    "var",
-    "void",
-    "while",
-];
-
-/// What a policy does with a request.
+/// Kind of a policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PolicyKind {
     Mutating,
@@ -182,11 +158,9 @@ fn validate_operations(criteria: &Value, path: &str) -> Vec<FieldError> {
 fn validate_variable(variable: &Value, path: &str) -> Vec<FieldError> {
     let (name, field) = (text(variable, "name"), format!("{path}.name"));
     let mut errors = Vec::new();
-    let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
-    let is_name = name.bytes().all(is_word) && !name.starts_with(|first: char| first.is_ascii_digit());
     if name.trim().is_empty() {
         errors.push(FieldError::required(field, "name is not specified"));
-    } else if !is_name || RESERVED.contains(&name) {
+    } else if !cel::is_identifier(name) {
         errors.push(invalid_text(field, name, "must be a valid CEL identifier"));
     }
     if text(variable, "expression").trim().is_empty() {

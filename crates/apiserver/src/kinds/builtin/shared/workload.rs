@@ -125,6 +125,20 @@ pub(in crate::kinds::builtin) struct StatusNumbers {
     pub(in crate::kinds::builtin) ready: &'static str,
 }
 
+/// Numbers of a set of replicas. ReplicationControllers have no `terminatingReplicas`.
+pub(in crate::kinds::builtin) const REPLICA_NUMBERS: StatusNumbers = StatusNumbers {
+    not_negative: &[
+        "replicas",
+        "fullyLabeledReplicas",
+        "readyReplicas",
+        "availableReplicas",
+        "observedGeneration",
+        "terminatingReplicas",
+    ],
+    up_to_replicas: &["fullyLabeledReplicas", "readyReplicas", "availableReplicas"],
+    ready: "readyReplicas",
+};
+
 /// Validates the numbers in the new status of a workload.
 pub(in crate::kinds::builtin) fn validate_status(
     numbers: &StatusNumbers,
