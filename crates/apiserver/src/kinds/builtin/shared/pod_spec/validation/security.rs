@@ -184,7 +184,8 @@ pub(super) fn of_pod(spec: &Value, path: &str) -> Vec<FieldError> {
     errors.extend(seccomp(context, &path));
     errors.extend(app_armor(context, &path));
     errors.extend(supported(context, "supplementalGroupsPolicy", &path, &["Merge", "Strict"]));
-    errors.extend(supported(context, "seLinuxChangePolicy", &path, &["MountOption", "Recursive"]));
+    // `MountOption` needs a feature that is off by default.
+    errors.extend(supported(context, "seLinuxChangePolicy", &path, &["Recursive"]));
     errors
 }
 
