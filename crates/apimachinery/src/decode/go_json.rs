@@ -246,7 +246,7 @@ fn invalid(c: char, place: &str) -> String {
         '\u{8}' => r"'\b'".to_owned(),
         '\u{b}' => r"'\v'".to_owned(),
         '\u{c}' => r"'\f'".to_owned(),
-        // Go escapes what it does not count as printable.
+        // Go escapes characters that are not printable.
         c if c < ' ' || c == '\u{7f}' => format!(r"'\x{:02x}'", u32::from(c)),
         '\u{80}'..='\u{a0}' | '\u{ad}' => format!(r"'\u{:04x}'", u32::from(c)),
         c => format!("'{c}'"),

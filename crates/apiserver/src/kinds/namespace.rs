@@ -215,7 +215,7 @@ fn mark_deleted(now: &str, namespace: &mut Value) {
 mod tests {
     use super::*;
 
-    /// Observed with kube-apiserver v1.36.3.
+    /// Texts of kube-apiserver v1.36.3, observed or read in its source.
     #[test]
     fn the_phase_follows_from_the_deletion() {
         let message = |deleted: Value, phase: &str| {

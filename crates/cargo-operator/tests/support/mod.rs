@@ -1,4 +1,4 @@
-//! Runs the program, and reads what it wrote.
+//! Helpers that run `cargo operator` and return its output.
 
 use std::{
     fs,

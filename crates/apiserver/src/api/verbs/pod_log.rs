@@ -62,7 +62,7 @@ fn check_options(query: &Query, pod: &str) -> Result<(), ApiError> {
 mod tests {
     use super::*;
 
-    /// Observed with kube-apiserver v1.36.3.
+    /// Texts of kube-apiserver v1.36.3, observed or read in its source.
     #[test]
     fn options_are_checked() {
         let message = |query: &str| match check_options(&Query::parse(query), "a") {

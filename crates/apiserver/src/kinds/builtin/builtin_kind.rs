@@ -238,8 +238,8 @@ impl<K: BuiltinKind> Strategy for K {
             if let Some(path) = self.pod_spec() {
                 pod_spec::drop_disabled(new, Some(old), path);
             }
-            // kube-apiserver stores builtin kinds as protobuf, in which an empty list is the same as none. Without empty lists, the
-            // result of an update that changes nothing equals the stored state.
+            // kube-apiserver stores builtin kinds as protobuf, which does not distinguish an empty list from an absent one. Empty lists
+            // are removed before the comparison with the stored state, so that such an update changes nothing.
             forget_empty(&served.resource, new);
         } else {
             self.prepare_subresource(context, subresource, old, new);

@@ -128,7 +128,7 @@ mod tests {
 
     use super::*;
 
-    /// Observed with kube-apiserver v1.36.3.
+    /// Texts of kube-apiserver v1.36.3, observed or read in its source.
     #[test]
     fn a_cron_job_has_a_schedule_without_a_time_zone() {
         let job = |schedule: &str| {

@@ -118,7 +118,7 @@ mod tests {
 
     use super::*;
 
-    /// Observed with kube-apiserver v1.36.3.
+    /// Texts of kube-apiserver v1.36.3, observed or read in its source.
     #[test]
     fn modes_and_tokens_are_valid() {
         let driver = |spec: Value| json!({ "spec": spec });

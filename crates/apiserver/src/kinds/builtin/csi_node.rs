@@ -82,7 +82,7 @@ mod tests {
 
     use crate::kinds::builtin::test_helpers::check;
 
-    /// Observed with kube-apiserver v1.36.3.
+    /// Texts of kube-apiserver v1.36.3, observed or read in its source.
     #[test]
     fn drivers_know_the_node() {
         check(

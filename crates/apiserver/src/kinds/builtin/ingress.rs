@@ -224,7 +224,7 @@ mod tests {
 
     use super::*;
 
-    /// Observed with kube-apiserver v1.36.3.
+    /// Texts of kube-apiserver v1.36.3, observed or read in its source.
     #[test]
     fn rules_lead_to_one_backend() {
         let check =

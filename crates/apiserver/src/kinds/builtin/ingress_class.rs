@@ -75,7 +75,7 @@ mod tests {
     use super::*;
     use crate::kinds::builtin::test_helpers::{check, check_update};
 
-    /// Observed with kube-apiserver v1.36.3.
+    /// Texts of kube-apiserver v1.36.3, observed or read in its source.
     #[test]
     fn parameters_are_in_the_cluster_or_in_a_namespace() {
         let check = |parameters: Value, expected: &[&str]| {

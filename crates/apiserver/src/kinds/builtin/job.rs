@@ -504,7 +504,7 @@ mod tests {
         check(&job(1, "Indexed", false, "a"), &new, &[why]);
     }
 
-    /// Observed with kube-apiserver v1.36.3.
+    /// Texts of kube-apiserver v1.36.3, observed or read in its source.
     #[test]
     fn the_selector_and_the_policy_of_a_job_are_validated() {
         let check = |job: Value, old: Option<&Value>, expected: &[&str]| {

@@ -179,7 +179,7 @@ mod tests {
     use super::*;
     use crate::kinds::builtin::test_helpers::check;
 
-    /// Observed with kube-apiserver v1.36.3.
+    /// Texts of kube-apiserver v1.36.3, observed or read in its source.
     #[test]
     fn rules_are_valid() {
         let check = |spec: Value, expected: &[&str]| {

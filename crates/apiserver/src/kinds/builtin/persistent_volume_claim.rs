@@ -259,7 +259,7 @@ mod tests {
         check(claim("Bound", "1Gi", Some("v")), claim("Bound", "1Gi", Some("w")), &[why]);
     }
 
-    /// Observed with kube-apiserver v1.36.3.
+    /// Texts of kube-apiserver v1.36.3, observed or read in its source.
     #[test]
     fn a_claim_has_access_modes_and_a_size() {
         let check = |spec: Value, expected: &[&str]| {

@@ -106,7 +106,7 @@ mod tests {
     use super::*;
     use crate::kinds::builtin::test_helpers::check;
 
-    /// Observed with kube-apiserver v1.36.3.
+    /// Texts of kube-apiserver v1.36.3, observed or read in its source.
     #[test]
     fn an_attachment_has_one_source_and_stays() {
         check(

@@ -338,7 +338,7 @@ mod tests {
         validate(&json!({"metadata": {}, "spec": spec}), None).iter().map(ToString::to_string).collect()
     }
 
-    /// Observed with kube-apiserver v1.36.3.
+    /// Texts of kube-apiserver v1.36.3, observed or read in its source.
     #[test]
     fn ports_have_names_and_differ() {
         assert_eq!(errors(&json!({"type": "ClusterIP"})), ["spec.ports: Required value"]);
