@@ -113,6 +113,7 @@ fn depths(nodes: &[SyntaxNode]) -> impl Iterator<Item = usize> {
 }
 
 /// Whether a text can be the name of a variable.
+#[must_use]
 pub fn is_identifier(text: &str) -> bool {
     let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     let starts = text.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_');

@@ -65,8 +65,9 @@ async fn serve(
     let (end, ended) = oneshot::channel::<()>();
     // A read of standard input cannot be cancelled. The thread ends with the input, or with the process.
     thread::spawn(move || {
-        read_lines(input, max, &sender);
-        drop(end);
+        if read_lines(input, max, &sender) == Reading::Ended {
+            let _ = end.send(());
+        }
     });
     let mut driven = DrivenSession { flags: None, running: None };
     let work = async {
@@ -91,28 +92,41 @@ async fn serve(
     tokio::select! {
         biased;
         result = work => result,
-        _ = ended => Ok(()),
+        // Without a message from the thread, `work` reports the error after the request that it carries out.
+        Ok(()) = ended => Ok(()),
     }
 }
 
+/// Reason why no further line is read.
+#[derive(PartialEq, Eq)]
+enum Reading {
+    /// The input ended, or the session did.
+    Ended,
+    /// The last line is an error.
+    Failed,
+}
+
 /// Sends each line of the input, and an error if one cannot be read or is longer than `max` bytes.
-fn read_lines(mut input: impl BufRead, max: u64, lines: &Sender<io::Result<Vec<u8>>>) {
+fn read_lines(mut input: impl BufRead, max: u64, lines: &Sender<io::Result<Vec<u8>>>) -> Reading {
     loop {
         let mut line = Vec::new();
         // One byte more than the longest line, for its end.
         let read = match input.by_ref().take(max + 1).read_until(b'\n', &mut line) {
-            Ok(0) => return,
+            Ok(0) => return Reading::Ended,
             Ok(_) if line.pop_if(|byte| *byte == b'\n').is_some() => Ok(line),
             // The input ended within a line.
-            Ok(_) if line.len() as u64 <= max => return,
+            Ok(_) if line.len() as u64 <= max => return Reading::Ended,
             Ok(_) => {
                 Err(io::Error::new(io::ErrorKind::InvalidData, format!("a line has more than {max} bytes")))
             }
             Err(error) => Err(error),
         };
-        let is_last = read.is_err();
-        if lines.blocking_send(read).is_err() || is_last {
-            return;
+        let failed = read.is_err();
+        if lines.blocking_send(read).is_err() {
+            return Reading::Ended;
+        }
+        if failed {
+            return Reading::Failed;
         }
     }
 }
@@ -282,8 +296,13 @@ mod tests {
         }
 
         async fn answer(&mut self, line: &str) -> Value {
-            writeln!(self.requests, "{line}").expect("the session reads");
+            self.send(line);
             self.message().await
+        }
+
+        /// Writes a line in one piece: the session closes its input after a line that is too long.
+        fn send(&mut self, line: &str) {
+            self.requests.write_all(format!("{line}\n").as_bytes()).expect("the session reads");
         }
 
         async fn error(&mut self, line: &str) -> String {
@@ -400,6 +419,19 @@ mod tests {
         assert!(error.starts_with("request: a line is no request"), "{error}");
         let error = driven.error(&format!("{longest} ")).await;
         assert_eq!(error, "request: a line has more than 4096 bytes");
+        assert!(ended(&mut driven.served, WITHIN).await.is_err(), "the process fails");
+    }
+
+    #[tokio::test]
+    async fn a_line_that_is_too_long_is_reported_after_a_request_that_takes_time() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut driven = Driven::start(SCHEMA);
+        driven.message().await;
+        driven.answer(r#"{"request":"flags","more":[]}"#).await;
+        driven.send(&start_request(folder.path(), "restore"));
+        let started = driven.answer(&" ".repeat(MAX as usize + 1)).await;
+        assert_eq!(started["answer"]["objects"], 0, "{started}");
+        assert_eq!(driven.message().await["error"]["message"], "a line has more than 4096 bytes");
         assert!(ended(&mut driven.served, WITHIN).await.is_err(), "the process fails");
     }
 
