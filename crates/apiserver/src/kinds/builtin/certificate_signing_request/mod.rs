@@ -1,6 +1,7 @@
 //! CertificateSigningRequests: requester, approval and certificate. There is no signer.
 
 pub(crate) mod pkcs10;
+mod request_conditions;
 
 use kube_apimachinery::status::FieldError;
 use serde_json::{Value, json};
@@ -10,9 +11,6 @@ use super::shared::fields::{keep_write, list, put};
 use crate::kind::WriteContext;
 use crate::kind::resource::Resource;
 use crate::user::UserInfo;
-
-/// Conditions that only `/approval` sets.
-const DECISIONS: [&str; 2] = ["Approved", "Denied"];
 
 #[derive(Debug)]
 pub(super) struct CertificateSigningRequest;
@@ -74,7 +72,7 @@ fn prepare_subresource(subresource: &str, now: &str, old: &Value, new: &mut Valu
         put(&mut new["status"], "conditions", conditions);
         keep_write(metadata, new);
     } else {
-        DECISIONS.iter().for_each(|kind| keep_decision(kind, old, new));
+        request_conditions::DECISIONS.iter().for_each(|kind| keep_decision(kind, old, new));
     }
     date_conditions(now, old, new);
 }
@@ -111,28 +109,19 @@ fn date_conditions(now: &str, old: &Value, new: &mut Value) {
     }
 }
 
-/// Checks that only `/approval` makes a decision, that a decision is never withdrawn, and that it is either approval or denial. Also checks
-/// a new certificate.
+/// Checks the conditions and a new certificate.
 fn validate_update(subresource: &str, old: &Value, new: &Value) -> Vec<FieldError> {
-    const FIELD: &str = "status.conditions";
-    let has =
-        |object: &Value, kind: &str| conditions(object).iter().any(|condition| condition["type"] == kind);
-    let mut errors = Vec::new();
-    for kind in DECISIONS {
-        let (before, after) = (has(old, kind), has(new, kind));
-        if before && !after {
-            let why = format!("updates may not remove a condition of type \"{kind}\"");
-            errors.push(FieldError::forbidden(FIELD, &why));
-        } else if after && !before && subresource != "approval" {
-            let why = format!("updates may not add a condition of type \"{kind}\"");
-            errors.push(FieldError::forbidden(FIELD, &why));
-        }
+    let mut errors = request_conditions::validate(conditions(old), conditions(new));
+    let certificate_changes = pkcs10::certificate(old) != pkcs10::certificate(new);
+    if certificate_changes {
+        errors.extend(pkcs10::validate_certificate(old, new));
     }
-    if DECISIONS.iter().all(|kind| has(new, kind)) {
-        let why = "Approved and Denied conditions are mutually exclusive";
-        errors.push(FieldError::invalid(FIELD, "\"Denied\"", why));
+    let by_approval = subresource == "approval";
+    errors.extend(request_conditions::validate_decisions(conditions(old), conditions(new), by_approval));
+    if certificate_changes && subresource == "status" && !pkcs10::certificate(old).is_empty() {
+        let why = "updates may not modify existing certificate content";
+        errors.push(FieldError::forbidden("status.certificate", why));
     }
-    errors.extend(pkcs10::validate_certificate(old, new));
     errors
 }
 
@@ -160,6 +149,26 @@ mod tests {
         assert_eq!(errors("status", &["Approved"], &["Approved", "Failed"]), 0);
         assert_eq!(errors("approval", &["Approved"], &[]), 1);
         assert_eq!(errors("approval", &["Approved"], &["Approved", "Denied"]), 1);
+        assert_eq!(errors("status", &["Failed"], &[]), 1);
+    }
+
+    #[test]
+    fn a_certificate_is_issued_once() {
+        let request = |certificate: &str| json!({"status": {"certificate": certificate}});
+        let errors = |old: &str, new: &str| -> Vec<String> {
+            let errors = validate_update("status", &request(old), &request(new));
+            errors.iter().map(ToString::to_string).collect()
+        };
+        assert_eq!(errors("eA==", "eA=="), [""; 0]);
+        // The old one is no certificate, so a new one need not be one.
+        let modified = "status.certificate: Forbidden: updates may not modify existing certificate content";
+        assert_eq!(errors("eA==", "eQ=="), [modified]);
+        assert_eq!(
+            errors("", "eQ=="),
+            [
+                "status.certificate: Invalid value: \"<certificate data>\": must contain at least one CERTIFICATE PEM block"
+            ]
+        );
     }
 
     #[test]

@@ -91,14 +91,21 @@ pub(super) fn validate(object: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// Validates a new certificate in `status.certificate`.
+/// Returns the text of `status.certificate`, which is empty without one.
+pub(super) fn certificate(request: &Value) -> &str {
+    request["status"]["certificate"].as_str().unwrap_or_default()
+}
+
+/// Validates a new certificate. If the old one was invalid, any new one is accepted.
 pub(super) fn validate_certificate(old: &Value, new: &Value) -> Option<FieldError> {
-    let text = |request: &Value| request["status"]["certificate"].as_str().unwrap_or_default().to_owned();
-    let certificate = text(new);
-    if certificate == text(old) || certificate.is_empty() {
+    let wrong = |request: &Value| match certificate(request) {
+        "" => None,
+        text => certificates(&BASE64.decode(text).unwrap_or_default()).err(),
+    };
+    if wrong(old).is_some() {
         return None;
     }
-    let why = certificates(&BASE64.decode(certificate).unwrap_or_default()).err()?;
+    let why = wrong(new)?;
     Some(FieldError::invalid("status.certificate", "\"<certificate data>\"", &why))
 }
 
@@ -180,7 +187,7 @@ mod tests {
         };
         let invalid = |why: &str| Some(format!("Invalid value: \"<certificate data>\": {why}"));
         assert_eq!(error("", "x"), invalid("must contain at least one CERTIFICATE PEM block"));
-        assert_eq!(error("x", "x"), None, "only a new one is checked");
+        assert_eq!(error("x", "y"), None, "the old one is invalid");
         let block = |label: &str| format!("-----BEGIN {label}-----\nAAAA\n-----END {label}-----\n");
         assert_eq!(
             error("", &block("PRIVATE KEY")),
