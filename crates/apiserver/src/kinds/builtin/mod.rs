@@ -63,6 +63,7 @@ mod service_account;
 mod service_cidr;
 mod stateful_set;
 mod storage_class;
+mod tls_key_pair;
 mod volume_attachment;
 mod volume_attributes_class;
 mod webhook_configuration;

@@ -11,6 +11,7 @@ use super::shared::field_checks::{MAX_DATA, data_key, decoded_length, too_long};
 use super::shared::fields::{set, text};
 use super::shared::immutable_fields::{immutable, immutable_data};
 use super::shared::label_selector::invalid;
+use super::tls_key_pair;
 use crate::kind::resource::Resource;
 
 #[derive(Debug)]
@@ -45,6 +46,14 @@ impl BuiltinKind for Secret {
         }
         errors.extend(validate(new));
         errors
+    }
+
+    fn warnings(&self, _resource: &Resource, secret: &Value, _old: Option<&Value>) -> Vec<String> {
+        if text(secret, "type") != "kubernetes.io/tls" {
+            return Vec::new();
+        }
+        let content = |key: &str| BASE64.decode(text(&secret["data"], key)).unwrap_or_default();
+        tls_key_pair::check(&content("tls.crt"), &content("tls.key")).err().into_iter().collect()
     }
 }
 
