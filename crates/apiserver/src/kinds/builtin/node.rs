@@ -9,7 +9,9 @@ use kube_apimachinery::status::FieldError;
 use serde_json::{Value, json};
 
 use super::builtin_kind::BuiltinKind;
-use super::shared::fields::{put, set, text, within};
+use super::shared::amounts::{Amounts, validate_amount};
+use super::shared::field_checks::{duplicate, invalid_text};
+use super::shared::fields::{list, put, set, text, within};
 use super::shared::{amounts, discouraged};
 use crate::kind::WriteContext;
 use crate::kind::resource::Resource;
@@ -75,7 +77,13 @@ impl BuiltinKind for Node {
     }
 
     fn validate(&self, _resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
-        validate(new, old)
+        let mut errors = validate(new);
+        errors.extend(old.into_iter().flat_map(|old| validate_update(old, new)));
+        errors
+    }
+
+    fn validate_subresource(&self, _subresource: &str, old: &Value, new: &Value) -> Vec<FieldError> {
+        validate_update(old, new)
     }
 }
 
@@ -100,12 +108,17 @@ fn default_ranges(node: &mut Value) {
     }
 }
 
-/// Validates a new node, or the new state of `old`.
-///
-/// `podCIDRs` and `providerID` can be set once, usually by a controller. A node has at most one CIDR per IP family.
-fn validate(new: &Value, old: Option<&Value>) -> Vec<FieldError> {
-    let mut errors = Vec::new();
-    let all: Vec<&str> = ranges(new).collect();
+/// Validates a node. It has at most one CIDR per IP family.
+fn validate(node: &Value) -> Vec<FieldError> {
+    let mut errors = taints(node);
+    errors.extend(amounts_of_status(&node["status"]));
+    let swap = &node["status"]["nodeInfo"]["swap"]["capacity"];
+    if let Some(capacity) = swap.as_i64().filter(|capacity| *capacity <= 0) {
+        let path = "metadata.nodeSwapStatus.capacity";
+        errors.push(FieldError::invalid(path, &capacity.to_string(), "must be greater than zero"));
+    }
+    errors.extend(declared_features(&node["status"]));
+    let all: Vec<&str> = ranges(node).collect();
     for (index, range) in all.iter().enumerate() {
         if let Err(why) = family(range) {
             errors.push(FieldError::invalid(format!("spec.podCIDRs[{index}]"), &quote(range), why));
@@ -117,24 +130,91 @@ fn validate(new: &Value, old: Option<&Value>) -> Vec<FieldError> {
         let why = "may specify no more than one CIDR for each IP family";
         errors.push(FieldError::invalid("spec.podCIDRs", &shown, why));
     }
-    errors.extend(taints(new));
-    let Some(old) = old else {
-        return errors;
-    };
-    // kube-apiserver validates the taints of an update twice, and reports both results.
-    errors.extend(taints(new));
-    let before: Vec<&str> = ranges(old).collect();
+    errors
+}
+
+/// Validates the new state of a node. kube-apiserver validates taints, amounts and features of an update twice, and reports both results.
+///
+/// `podCIDRs` and `providerID` can be set once, usually by a controller.
+fn validate_update(old: &Value, new: &Value) -> Vec<FieldError> {
+    let mut errors = amounts_of_status(&new["status"]);
+    errors.extend(declared_features(&new["status"]));
+    let addresses = list(&new["status"], "addresses");
+    for (index, address) in
+        addresses.iter().enumerate().filter(|(index, one)| addresses[..*index].contains(one))
+    {
+        let shown = format!(
+            "{{\"Type\":{},\"Address\":{}}}",
+            quote(text(address, "type")),
+            quote(text(address, "address"))
+        );
+        errors.push(FieldError {
+            reason: "FieldValueDuplicate",
+            field: format!("status.addresses[{index}]"),
+            message: format!("Duplicate value: {shown}"),
+        });
+    }
+    let (before, after): (Vec<&str>, Vec<&str>) = (ranges(old).collect(), ranges(new).collect());
     let why = "node updates may not change podCIDR except from \"\" to valid";
-    if !before.is_empty() && before.len() != all.len() {
+    if !before.is_empty() && before.len() != after.len() {
         errors.push(FieldError::forbidden("spec.podCIDRs", why));
     } else {
-        let changed = before.iter().zip(&all).filter(|(before, after)| before != after);
+        let changed = before.iter().zip(&after).filter(|(before, after)| before != after);
         errors.extend(changed.map(|_| FieldError::forbidden("spec.podCIDRs", why)));
     }
-    let provider = |node: &Value| node["spec"]["providerID"].as_str().unwrap_or_default().to_owned();
-    if !provider(old).is_empty() && provider(old) != provider(new) {
+    let changes = |field: &str| text(&old["spec"], field) != text(&new["spec"], field);
+    if !text(&old["spec"], "providerID").is_empty() && changes("providerID") {
         let why = "node updates may not change providerID except from \"\" to valid";
         errors.push(FieldError::forbidden("spec.providerID", why));
+    }
+    errors.extend(taints(new));
+    if changes("externalID") {
+        errors.push(FieldError::forbidden("spec.externalID", "may not be updated"));
+    }
+    errors
+}
+
+fn amounts_of_status(status: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    for list in ["capacity", "allocatable"] {
+        for (name, amount) in Amounts::read(&status[list]).iter() {
+            errors.extend(validate_amount(name, amount, &format!("status.{list}.{name}")));
+        }
+    }
+    errors
+}
+
+/// Validates the features that a kubelet declares, such as `MyFeature/mySubFeature`: sorted, and each once.
+fn declared_features(status: &Value) -> Vec<FieldError> {
+    const LONGEST: usize = 253;
+    let is_segment = |segment: &str, index: usize| {
+        let first =
+            |byte: &u8| if index == 0 { byte.is_ascii_uppercase() } else { byte.is_ascii_alphabetic() };
+        segment.as_bytes().first().is_some_and(first)
+            && segment.bytes().all(|byte| byte.is_ascii_alphanumeric())
+    };
+    let mut errors = Vec::new();
+    let features: Vec<&str> = list(status, "declaredFeatures").iter().filter_map(Value::as_str).collect();
+    for (index, feature) in features.iter().enumerate() {
+        let field = |index: usize| format!("status.declaredFeatures[{index}]");
+        let wrong = |why: &str| {
+            invalid_text(field(index), feature, &format!("invalid feature name {}: {why}", quote(feature)))
+        };
+        if feature.len() > LONGEST {
+            errors.push(wrong("must be no more than 253 characters"));
+        } else if !feature.split('/').enumerate().all(|(index, segment)| is_segment(segment, index)) {
+            errors.push(wrong(
+                "must start with an UpperCamelCase segment, with subsequent segments separated by '/' (e.g., MyFeature or \
+                 MyFeature/mySubFeature), and contain only alphanumeric characters and slashes",
+            ));
+        }
+        match features.get(index + 1) {
+            Some(next) if next == feature => errors.push(duplicate(field(index + 1), next)),
+            Some(next) if next < feature => {
+                errors.push(invalid_text(field(index + 1), next, "list must be sorted alphabetically"));
+            }
+            _ => {}
+        }
     }
     errors
 }
@@ -221,9 +301,10 @@ mod tests {
             default_ranges(&mut node);
             node
         };
-        let old = old.map(node);
-        let errors: Vec<String> =
-            validate(&node(new), old.as_ref()).iter().map(ToString::to_string).collect();
+        let new = node(new);
+        let mut errors = validate(&new);
+        errors.extend(old.map(node).iter().flat_map(|old| validate_update(old, &new)));
+        let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
         assert_eq!(errors, expected);
     }
 
@@ -250,6 +331,38 @@ mod tests {
             &json!({"podCIDRs": ["10.0.1.0/24", "2001:db8::/64"], "providerID": "a://1"}),
             Some(&set),
             &["spec.podCIDRs: Forbidden: node updates may not change podCIDR except from \"\" to valid"],
+        );
+    }
+
+    #[test]
+    fn a_status_has_valid_amounts_features_and_addresses() {
+        let address = json!({"type": "InternalIP", "address": "10.0.0.1"});
+        let node = |features: Value| {
+            json!({"status": {
+                "capacity": {"cpu": "-1", "pods": "1500m"}, "declaredFeatures": features, "addresses": [address, address],
+            }})
+        };
+        let errors: Vec<String> = validate_update(&json!({}), &node(json!(["B", "A/b", "A/b", "a"])))
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        assert_eq!(
+            errors,
+            [
+                "status.capacity.cpu: Invalid value: \"-1\": must be greater than or equal to 0",
+                "status.capacity.pods: Invalid value: \"1500m\": must be an integer",
+                "status.declaredFeatures[1]: Invalid value: \"A/b\": list must be sorted alphabetically",
+                "status.declaredFeatures[2]: Duplicate value: \"A/b\"",
+                "status.declaredFeatures[3]: Invalid value: \"a\": invalid feature name \"a\": must start with an UpperCamelCase \
+                 segment, with subsequent segments separated by '/' (e.g., MyFeature or MyFeature/mySubFeature), and contain only \
+                 alphanumeric characters and slashes",
+                "status.addresses[1]: Duplicate value: {\"Type\":\"InternalIP\",\"Address\":\"10.0.0.1\"}",
+            ]
+        );
+        check(
+            &json!({"externalID": "b"}),
+            Some(&json!({"externalID": "a"})),
+            &["spec.externalID: Forbidden: may not be updated"],
         );
     }
 

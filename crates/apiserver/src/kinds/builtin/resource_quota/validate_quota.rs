@@ -1,11 +1,10 @@
 //! Validation of ResourceQuotas, and warnings about them.
 
 use kube_apimachinery::go::quote;
-use kube_apimachinery::quantity::Quantity;
 use kube_apimachinery::status::FieldError;
 use serde_json::Value;
 
-use crate::kinds::builtin::shared::amounts::Amounts;
+use crate::kinds::builtin::shared::amounts::{Amounts, validate_amount};
 use crate::kinds::builtin::shared::resource_names;
 
 const SCOPES: [&str; 7] = [
@@ -74,13 +73,7 @@ fn amounts(list: &Value, path: &str) -> Vec<FieldError> {
     for (name, amount) in Amounts::read(list).iter() {
         let path = format!("{path}[{name}]");
         errors.extend(resource_names::validate_of_quota(name, &path));
-        let shown = quote(&amount.to_string());
-        if amount < Quantity::ZERO {
-            errors.push(FieldError::invalid(&path, &shown, "must be greater than or equal to 0"));
-        }
-        if resource_names::is_whole(name) && amount.millis() % 1000 != 0 {
-            errors.push(FieldError::invalid(&path, &shown, "must be an integer"));
-        }
+        errors.extend(validate_amount(name, amount, &path));
     }
     errors
 }

@@ -4,7 +4,11 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use kube_apimachinery::quantity::Quantity;
+use kube_apimachinery::status::FieldError;
 use serde_json::{Map, Value};
+
+use super::field_checks::invalid_text;
+use super::resource_names;
 
 /// Amounts by resource name, in the order of names.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -79,6 +83,23 @@ impl Amounts {
         let entries = self.iter().filter(|(name, amount)| condition(name, *amount));
         Self(entries.map(|(name, amount)| (name.to_owned(), amount)).collect())
     }
+}
+
+/// Checks that an amount is not negative, and whole if the resource is counted.
+pub(in crate::kinds::builtin) fn validate_amount(
+    name: &str,
+    amount: Quantity,
+    path: &str,
+) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let shown = amount.to_string();
+    if amount < Quantity::ZERO {
+        errors.push(invalid_text(path, &shown, "must be greater than or equal to 0"));
+    }
+    if resource_names::is_whole(name) && amount.millis() % 1000 != 0 {
+        errors.push(invalid_text(path, &shown, "must be an integer"));
+    }
+    errors
 }
 
 /// Rounds the amounts of a list to thousandths, the unit that old clients know, away from zero.
