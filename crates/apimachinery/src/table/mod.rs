@@ -15,7 +15,7 @@ pub use jsonpath::JsonPath;
 /// A column of a table.
 #[derive(Debug, Clone)]
 pub struct Column {
-    /// Heading.
+    /// Heading. A column with an empty one has cells and no definition.
     pub name: String,
     /// Type of the values: `string`, `integer`, `number`, `boolean` or `date`.
     pub kind: String,
@@ -118,7 +118,7 @@ pub fn partial_object_metadata(object: &Value, api_version: &str) -> Value {
 }
 
 fn definitions(columns: &[Column]) -> Value {
-    let definitions = columns.iter().map(|column| {
+    let definitions = columns.iter().filter(|column| !column.name.is_empty()).map(|column| {
         json!({
             "name": column.name, "type": column.kind, "format": column.format,
             "description": column.description, "priority": column.priority,
@@ -130,13 +130,7 @@ fn definitions(columns: &[Column]) -> Value {
 /// Builds the row of an object.
 #[must_use]
 pub fn row(columns: &[Column], object: &Value, options: Options) -> Value {
-    let cells: Vec<Value> = columns
-        .iter()
-        .map(|column| match &column.cell {
-            Cell::Builtin(value) => value(object, options.now),
-            Cell::Path(path) => custom::cell(&column.kind, path, object, options.now),
-        })
-        .collect();
+    let cells = cells(columns, object, options.now);
     let included = match options.include {
         IncludeObject::None => Value::Null,
         IncludeObject::Metadata => partial_object_metadata(object, options.api_version),
@@ -148,6 +142,16 @@ pub fn row(columns: &[Column], object: &Value, options: Options) -> Value {
             json!([{ "type": "Completed", "status": "True", "reason": reason, "message": message }]);
     }
     row
+}
+
+/// Returns the cells of an object.
+#[must_use]
+pub fn cells(columns: &[Column], object: &Value, now: Timestamp) -> Vec<Value> {
+    let cell = |column: &Column| match &column.cell {
+        Cell::Builtin(value) => value(object, now),
+        Cell::Path(path) => custom::cell(&column.kind, path, object, now),
+    };
+    columns.iter().map(cell).collect()
 }
 
 /// Returns reason and message of the condition that a row is completed: that of a pod that has ended.

@@ -8,10 +8,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use imbl::OrdMap;
+use jiff::Timestamp;
 use kube_apimachinery::decode;
 use kube_apimachinery::go;
 use kube_apimachinery::metadata;
 use kube_apimachinery::schema::{self, Schema};
+use kube_apimachinery::table;
 use serde_json::Value;
 
 use super::Strategy;
@@ -139,6 +141,15 @@ impl ServedKind {
         self.conform(&mut object);
         self.coerce_metadata(&mut object);
         object
+    }
+
+    /// Computes the cells of a table's row from the stored form of the object, if they differ from those of this version.
+    pub(crate) fn print_stored(&self, row: &mut Value, stored: &Stored, now: Timestamp) {
+        if let Some(api_version) = self.strategy.printed_version(self) {
+            let kind = TypeMeta::new(api_version, &self.resource.kind);
+            let object = stored.document.to_value(&kind, stored.revision);
+            row["cells"] = table::cells(&self.resource.columns, &object, now).into();
+        }
     }
 
     /// Drops empty labels and the like from the metadata of a custom object, as decoding does.

@@ -191,6 +191,17 @@ pub(crate) trait Strategy: fmt::Debug + Send + Sync {
         &[]
     }
 
+    /// Returns the API version of the stored form if the cells of tables are computed from it, because this version lacks some fields.
+    fn printed_version(&self, served: &ServedKind) -> Option<&'static str> {
+        let _ = served;
+        None
+    }
+
+    /// Returns the number by which the rows of a list are sorted; rows with equal numbers are sorted by name.
+    fn row_order(&self) -> Option<fn(&Value) -> i64> {
+        None
+    }
+
     /// Whether creates and updates record the managers of fields.
     fn tracks_fields(&self) -> bool {
         true

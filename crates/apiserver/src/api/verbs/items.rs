@@ -47,6 +47,17 @@ impl Items {
         self.held.iter().map(|(_, stored)| stored.document.len() + around).sum()
     }
 
+    /// Sorts the objects. Those with equal keys keep their order.
+    pub(super) fn sorted_by_key(mut self, order: impl Fn(&Stored) -> i64) -> Self {
+        let mut sorted = Vec::new();
+        self.each(|key, stored| {
+            sorted.push((order(stored), (key.clone(), Arc::clone(stored))));
+            ControlFlow::Continue(())
+        });
+        sorted.sort_by_key(|(order, _)| *order);
+        Self::new(sorted.into_iter().map(|(_, item)| item).collect(), None)
+    }
+
     /// Passes objects to `list` until it breaks. Returns whether all objects were listed.
     pub(super) fn each(&mut self, mut list: impl FnMut(&Key, &Arc<Stored>) -> ControlFlow<()>) -> bool {
         while let Some((key, stored)) = self.held.get(self.listed) {

@@ -45,6 +45,11 @@ enum Position {
 /// 406 for a view of single objects.
 pub(crate) async fn answer(call: &Call, meta: &ListMeta, mut items: Items) -> Result<Reply, ApiError> {
     let form = ListEncoding::of(call)?;
+    if form.accept.view == View::Table
+        && let Some(order) = call.served.strategy.row_order()
+    {
+        items = items.sorted_by_key(|stored| order(&call.served.value(stored)));
+    }
     let content_type = form.content_type();
     let metadata = meta.to_json(&call.served);
     if form.accept.encoding == Encoding::Yaml
@@ -276,7 +281,9 @@ impl ListEncoding {
                 if self.table.include != IncludeObject::Object {
                     self.served.hide_version_annotations(&mut object);
                 }
-                table::row(&self.served.resource.columns, &object, self.table)
+                let mut row = table::row(&self.served.resource.columns, &object, self.table);
+                self.served.print_stored(&mut row, stored, self.table.now);
+                row
             }
         }
     }

@@ -119,6 +119,14 @@ pub(crate) fn stored(call: &Call, code: u16, stored: &Stored) -> Result<Reply, A
     };
     match bytes {
         Some(bytes) => Ok(Reply::bytes(code, accept.encoding.content_type(), bytes)),
+        None if accept.view == View::Table => {
+            let mut object = call.served.value(stored);
+            hide_version_annotations(call, &mut object);
+            let objects = [object];
+            let mut table = call.table(&objects, &objects[0]["metadata"], ColumnDefinitions::Included)?;
+            call.served.print_stored(&mut table["rows"][0], stored, call.cluster.clock.now());
+            Ok(Reply::value(code, accept.encoding, &table))
+        }
         None => object(call, code, call.served.value(stored)),
     }
 }

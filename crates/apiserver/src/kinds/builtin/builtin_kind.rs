@@ -138,6 +138,17 @@ pub(super) trait BuiltinKind: fmt::Debug + Send + Sync {
         &[]
     }
 
+    /// Returns the API version of the stored form if the cells of tables are computed from it.
+    fn printed_version(&self, resource: &Resource) -> Option<&'static str> {
+        let _ = resource;
+        None
+    }
+
+    /// Returns the number by which the rows of a list are sorted.
+    fn row_order(&self) -> Option<fn(&Value) -> i64> {
+        None
+    }
+
     /// Whether creates and updates record the managers of fields.
     fn tracks_fields(&self) -> bool {
         true
@@ -289,6 +300,14 @@ impl<K: BuiltinKind> Strategy for K {
 
     fn resets(&self, _served: &ServedKind, subresource: &str) -> Option<&'static [&'static str]> {
         BuiltinKind::resets(self, subresource)
+    }
+
+    fn printed_version(&self, served: &ServedKind) -> Option<&'static str> {
+        BuiltinKind::printed_version(self, &served.resource)
+    }
+
+    fn row_order(&self) -> Option<fn(&Value) -> i64> {
+        BuiltinKind::row_order(self)
     }
 
     fn version_annotations(&self, served: &ServedKind) -> &'static [&'static str] {

@@ -47,6 +47,10 @@ impl BuiltinKind for FlowSchema {
         &WHOLE_METADATA
     }
 
+    fn row_order(&self) -> Option<fn(&Value) -> i64> {
+        Some(|schema| schema["spec"]["matchingPrecedence"].as_i64().unwrap_or_default())
+    }
+
     fn resets(&self, subresource: &str) -> Option<&'static [&'static str]> {
         (subresource == "status").then_some(&["metadata", "spec"])
     }

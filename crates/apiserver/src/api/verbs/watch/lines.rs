@@ -54,7 +54,12 @@ impl Watch {
         }
         let mut object = self.call.served.value(stored);
         object["metadata"]["resourceVersion"] = json!(revision.to_string());
-        let shown = self.view(object, revision);
+        let mut shown = self.view(object, revision);
+        if accept.view == View::Table
+            && let Some(row) = shown.pointer_mut("/rows/0")
+        {
+            self.call.served.print_stored(row, stored, self.call.cluster.clock.now());
+        }
         self.encode(kind, &shown)
     }
 

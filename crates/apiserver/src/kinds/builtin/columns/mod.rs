@@ -20,7 +20,11 @@ type CellFn = fn(&Value, Timestamp) -> Value;
 
 /// Returns the columns of a kind. Kinds without columns of their own show the creation time.
 pub(super) fn of(kind: &str) -> Vec<Column> {
-    let mut columns = vec![if kind == "StorageClass" { storage_class_name() } else { name_column() }];
+    let mut columns = vec![match kind {
+        "IngressClass" => ingress_class_name(),
+        "StorageClass" => storage_class_name(),
+        _ => name_column(),
+    }];
     columns.extend(match kind {
         "ComponentStatus" => component_status(),
         "ConfigMap" => config_map(),
@@ -45,15 +49,23 @@ pub(super) fn of(kind: &str) -> Vec<Column> {
 
 /// Name of a StorageClass, which says whether it is the default.
 fn storage_class_name() -> Column {
-    let cell: CellFn = |object, _| {
-        let annotations = &object["metadata"]["annotations"];
-        let is_default = ["storageclass.kubernetes.io", "storageclass.beta.kubernetes.io"]
-            .iter()
-            .any(|domain| annotations[format!("{domain}/is-default-class")] == "true");
-        let name = text_at(object, "/metadata/name").unwrap_or_default();
-        json!(if is_default { format!("{name} (default)") } else { name.to_owned() })
-    };
+    let cell: CellFn =
+        |object, _| class_name(object, &["storageclass.kubernetes.io", "storageclass.beta.kubernetes.io"]);
     Column { cell: Cell::Builtin(cell), ..name_column() }
+}
+
+/// Name of an IngressClass, which says whether it is the default.
+fn ingress_class_name() -> Column {
+    let cell: CellFn = |object, _| class_name(object, &["ingressclass.kubernetes.io"]);
+    Column { cell: Cell::Builtin(cell), ..name_column() }
+}
+
+/// Name of a class, with a note if an annotation of one of the domains makes it the default.
+fn class_name(object: &Value, domains: &[&str]) -> Value {
+    let annotations = &object["metadata"]["annotations"];
+    let is_default = domains.iter().any(|domain| annotations[format!("{domain}/is-default-class")] == "true");
+    let name = text_at(object, "/metadata/name").unwrap_or_default();
+    json!(if is_default { format!("{name} (default)") } else { name.to_owned() })
 }
 
 /// Returns the columns of a `Scale`. Scales of custom resources have slightly different ones.
@@ -269,6 +281,60 @@ mod tests {
                 ("AllowVolumeExpansion", json!(false)),
                 ("Age", json!("<unknown>")),
             ],
+        );
+    }
+
+    /// Recorded from kube-apiserver v1.36.3.
+    #[test]
+    fn the_default_ingress_class_is_marked() {
+        let class = json!({
+            "metadata": {"name": "i", "annotations": {"ingressclass.kubernetes.io/is-default-class": "true"}},
+            "spec": {"controller": "a.b/c"},
+        });
+        check(
+            "IngressClass",
+            &class,
+            &[
+                ("Name", json!("i (default)")),
+                ("Controller", json!("a.b/c")),
+                ("Parameters", json!("<none>")),
+                ("Age", json!("<unknown>")),
+            ],
+        );
+    }
+
+    /// Recorded from kube-apiserver v1.36.3.
+    #[test]
+    fn a_binding_shows_the_name_or_the_selector_of_its_parameters() {
+        let binding = |parameters: Value, shown: &str| {
+            check(
+                "ValidatingAdmissionPolicyBinding",
+                &json!({"metadata": {"name": "b"}, "spec": {"policyName": "p", "paramRef": parameters}}),
+                &[
+                    ("Name", json!("b")),
+                    ("PolicyName", json!("p")),
+                    ("ParamRef", json!(shown)),
+                    ("Age", json!("<unknown>")),
+                ],
+            );
+        };
+        binding(Value::Null, "<unset>");
+        binding(json!({"name": "x", "namespace": "n"}), "n/x");
+        binding(json!({"name": "x"}), "*/x");
+        binding(
+            json!({"selector": {"matchLabels": {"a": "b"}}}),
+            "&LabelSelector{MatchLabels:map[string]string{a: b,},MatchExpressions:[]LabelSelectorRequirement{},}",
+        );
+    }
+
+    /// Recorded from kube-apiserver v1.36.3.
+    #[test]
+    fn an_address_has_an_age_without_a_column() {
+        let parent = json!({"group": "", "resource": "services", "namespace": "n", "name": "s"});
+        check(
+            "IPAddress",
+            &json!({"metadata": {"name": "10.0.0.1"}, "spec": {"parentRef": parent}}),
+            &[("Name", json!("10.0.0.1")), ("ParentRef", json!("services/n/s")), ("", json!("<unknown>"))],
         );
     }
 

@@ -36,7 +36,12 @@ pub(super) fn of(kind: &str) -> Option<Vec<Column>> {
                 Some(Column { format: if is_name { "name".to_owned() } else { String::new() }, ..column })
             }
         });
-    columns.collect()
+    let mut columns: Vec<Column> = columns.collect::<Option<_>>()?;
+    if kind == "IPAddress" {
+        // kube-apiserver adds the age without a column for it.
+        columns.push(Column { name: String::new(), ..age() });
+    }
+    Some(columns)
 }
 
 /// Returns the function that computes a column's value.
@@ -168,13 +173,7 @@ fn cell(kind: &str, name: &str) -> Option<CellFn> {
             |object, _| or(object, "/spec/policyName", "")
         }
         ("MutatingAdmissionPolicyBinding" | "ValidatingAdmissionPolicyBinding", "ParamRef") => {
-            |object, _| match &object["spec"]["paramRef"] {
-                Value::Null => json!(UNSET),
-                parameters if parameters["namespace"].is_string() => {
-                    json!(format!("{}/{}", plain(&parameters["namespace"]), plain(&parameters["name"])))
-                }
-                parameters => json!(format!("*/{}", plain(&parameters["name"]))),
-            }
+            |object, _| json!(parameters(&object["spec"]["paramRef"]))
         }
         ("VolumeAttributesClass", "DriverName") => |object, _| or(object, "/driverName", ""),
         ("VolumeAttachment", "Attacher") => |object, _| or(object, "/spec/attacher", ""),
@@ -306,6 +305,34 @@ fn storage(name: &str) -> CellFn {
         },
         "VolumeAttributesClass" => |object, _| or(object, "/spec/volumeAttributesClassName", UNSET),
         _ => |object, _| or(object, "/spec/volumeMode", UNSET),
+    }
+}
+
+/// Formats the reference to the parameters of a policy: a name, or the selector in the text form of Go's type.
+fn parameters(reference: &Value) -> String {
+    let selector = &reference["selector"];
+    match (plain(&reference["namespace"]), plain(&reference["name"])) {
+        (_, "") if selector.is_null() => UNSET.to_owned(),
+        (_, "") => {
+            let labels = selector["matchLabels"].as_object().into_iter().flatten();
+            let labels: String = labels.map(|(key, value)| format!("{key}: {},", plain(value))).collect();
+            let requirement = |requirement: &Value| {
+                let values: Vec<&str> = array(&requirement["values"]).iter().map(plain).collect();
+                format!(
+                    "LabelSelectorRequirement{{Key:{},Operator:{},Values:[{}],}},",
+                    plain(&requirement["key"]),
+                    plain(&requirement["operator"]),
+                    values.join(" ")
+                )
+            };
+            let requirements: String = array(&selector["matchExpressions"]).iter().map(requirement).collect();
+            format!(
+                "&LabelSelector{{MatchLabels:map[string]string{{{labels}}},MatchExpressions:\
+                 []LabelSelectorRequirement{{{requirements}}},}}"
+            )
+        }
+        ("", name) => format!("*/{name}"),
+        (namespace, name) => format!("{namespace}/{name}"),
     }
 }
 

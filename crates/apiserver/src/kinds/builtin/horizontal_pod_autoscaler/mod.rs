@@ -64,6 +64,10 @@ impl BuiltinKind for HorizontalPodAutoscaler {
         if resource.api_version() == STORED { &[] } else { &ANNOTATIONS }
     }
 
+    fn printed_version(&self, resource: &Resource) -> Option<&'static str> {
+        (resource.api_version() != STORED).then_some(STORED)
+    }
+
     fn convert_from_storage(&self, resource: &Resource, object: &mut Value) {
         if resource.api_version() != STORED {
             from_storage(object);
