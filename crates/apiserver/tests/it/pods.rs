@@ -72,7 +72,12 @@ async fn a_pod_is_bound_once_and_its_deletion_then_has_a_grace_period() {
         "Operation cannot be fulfilled on pods/binding \"p\": pod p is already assigned to node \"n\""
     );
     pods.evict("p", &EvictParams::default()).await.unwrap();
-    assert_eq!(pods.get("p").await.unwrap().metadata.deletion_grace_period_seconds, Some(30));
+    let evicted = pods.get("p").await.unwrap();
+    assert_eq!(evicted.metadata.deletion_grace_period_seconds, Some(30));
+    let conditions = evicted.status.unwrap().conditions.unwrap();
+    let last = conditions.last().unwrap();
+    assert_eq!((&*last.type_, &*last.status), ("DisruptionTarget", "True"));
+    assert_eq!(last.reason.as_deref(), Some("EvictionByEvictionAPI"));
 }
 
 #[tokio::test(start_paused = true)]

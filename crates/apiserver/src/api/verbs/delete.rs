@@ -257,7 +257,8 @@ fn with_revision(object: &Value, revision: u64) -> Value {
     object
 }
 
-fn check_preconditions(call: &Call, options: &DeleteOptions, old: &Value) -> Result<(), ApiError> {
+/// Checks that the object has the UID and the revision that the options name.
+pub(super) fn check_preconditions(call: &Call, options: &DeleteOptions, old: &Value) -> Result<(), ApiError> {
     let resource = &call.served.resource;
     if call.served.strategy.pins_deleted_uid() {
         return check_preconditions_first(call, options, old);

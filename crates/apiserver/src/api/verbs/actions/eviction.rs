@@ -30,10 +30,11 @@ pub(super) async fn run(call: &Call, bytes: &Bytes) -> Result<Reply, ApiError> {
     let kind = ObjectKind::new(VERSION, "Eviction");
     let versions = [VERSION, "policy/v1beta1"];
     let mut eviction = super::decode(call, bytes, kind.kind, &versions, written.field_validation)?;
-    // Older versions become the current one. kube-apiserver does not track the fields of evictions.
+    // Older versions become the current one.
     eviction["apiVersion"] = json!(VERSION);
     object_meta::wipe(&mut eviction);
     object_meta::reconcile_namespace(&call.served, &call.path.namespace, &mut eviction)?;
+    super::track(call, &mut eviction, kind, &written);
     let (admission, attributes) =
         (&call.context.admission, call.attributes(OperationOptions::Create(&written), None));
     let attributes = Attributes { kind, ..attributes };
@@ -81,8 +82,65 @@ fn check_dry_run(written: &WriteOptions, asked: Option<&Value>) -> Result<(), Ap
 async fn evict(call: &Call, options: &DeleteOptions) -> Result<Reply, ApiError> {
     let path = ResourcePath { subresource: String::new(), ..call.path.clone() };
     let of_pod = Call { path, ..call.clone() };
-    delete::delete(&of_pod, options, delete::DeletionReview::Before).await?;
+    let mut options = options.clone();
+    if !options.dry_run {
+        announce(&of_pod, &mut options)?;
+    }
+    delete::delete(&of_pod, &options, delete::DeletionReview::Before).await?;
     Ok(super::done(call))
+}
+
+/// Stores the condition that the pod is being evicted, as a write of its own. A revision that the deletion requires becomes that of this
+/// write.
+fn announce(call: &Call, options: &mut DeleteOptions) -> Result<(), ApiError> {
+    let (served, key) = (&call.served, call.key());
+    for _ in 0..RETRIES {
+        let stored = call.cluster.read(|store| store.get(served.storage(), &key).cloned());
+        let stored = stored.ok_or_else(|| call.not_found())?;
+        let mut pod = served.value(&stored);
+        delete::check_preconditions(call, options, &pod)?;
+        set_disruption_target(&mut pod["status"], &call.cluster.clock.now_seconds());
+        let document = served.document(&pod);
+        if document.same(&stored.document) {
+            return Ok(());
+        }
+        let change = Change::Put(document);
+        match call.cluster.commit_unguarded(served.storage(), &key, Some(stored.revision), change) {
+            Ok(event) => {
+                if options.resource_version.is_some() {
+                    options.resource_version = Some(event.revision.to_string());
+                }
+                return Ok(());
+            }
+            Err(Refused::Conflict) => {}
+            Err(Refused::Because(never)) => match never {},
+        }
+    }
+    Err(call.modified())
+}
+
+/// Sets the condition `DisruptionTarget`. A condition that is true already keeps its time.
+fn set_disruption_target(status: &mut Value, now: &str) {
+    const KIND: &str = "DisruptionTarget";
+    let mut condition = json!({
+        "type": KIND, "status": "True", "lastProbeTime": null, "lastTransitionTime": now,
+        "reason": "EvictionByEvictionAPI", "message": "Eviction API: evicting",
+    });
+    if !status["conditions"].is_array() {
+        status["conditions"] = json!([]);
+    }
+    let Some(conditions) = status["conditions"].as_array_mut() else {
+        return;
+    };
+    match conditions.iter_mut().find(|condition| condition["type"] == KIND) {
+        Some(old) => {
+            if old["status"] == "True" {
+                condition["lastTransitionTime"] = old["lastTransitionTime"].take();
+            }
+            *old = condition;
+        }
+        None => conditions.push(condition),
+    }
 }
 
 /// Whether no budget counts the pod, because it is pending, has ended, or is being deleted.
@@ -235,4 +293,30 @@ fn violated(why: String) -> ApiError {
 fn still_processed(budget: &str) -> ApiError {
     violated(format!("The disruption budget {budget} is still being processed by the server."))
         .with_retry_after(10)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_condition_of_an_eviction_keeps_the_time_at_which_it_became_true() {
+        let mut status = json!({"conditions": [{"type": "Ready", "status": "True"}]});
+        set_disruption_target(&mut status, "2026-01-01T00:00:00Z");
+        set_disruption_target(&mut status, "2026-01-01T00:00:09Z");
+        assert_eq!(
+            status["conditions"],
+            json!([
+                {"type": "Ready", "status": "True"},
+                {
+                    "type": "DisruptionTarget", "status": "True", "lastProbeTime": null,
+                    "lastTransitionTime": "2026-01-01T00:00:00Z", "reason": "EvictionByEvictionAPI",
+                    "message": "Eviction API: evicting",
+                },
+            ])
+        );
+        status["conditions"][1]["status"] = json!("False");
+        set_disruption_target(&mut status, "2026-01-01T00:00:09Z");
+        assert_eq!(status["conditions"][1]["lastTransitionTime"], "2026-01-01T00:00:09Z");
+    }
 }
