@@ -1,5 +1,6 @@
 //! Jobs.
 
+mod job_status;
 mod pod_policies;
 
 use kube_apimachinery::selector::LabelSelector;
@@ -73,6 +74,10 @@ impl BuiltinKind for Job {
             errors.extend(validate_update(&old["spec"], &new["spec"]));
         }
         errors
+    }
+
+    fn validate_subresource(&self, subresource: &str, old: &Value, new: &Value) -> Vec<FieldError> {
+        if subresource == "status" { job_status::validate(old, new) } else { Vec::new() }
     }
 
     fn pod_spec(&self) -> Option<&'static str> {

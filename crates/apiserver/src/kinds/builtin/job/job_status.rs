@@ -1,0 +1,548 @@
+//! Rules for writes of a Job's status. Most of them apply only if one of their fields changes, so that other writes pass.
+
+use jiff::Timestamp;
+use kube_apimachinery::go;
+use kube_apimachinery::status::FieldError;
+use serde_json::Value;
+
+use crate::kinds::builtin::shared::field_checks::{duplicate, invalid_text, not_negative};
+use crate::kinds::builtin::shared::fields::{list, text};
+
+const CONDITIONS: &str = "status.conditions";
+const COMPLETION_TIME: &str = "status.completionTime";
+const START_TIME: &str = "status.startTime";
+const COUNTERS: [&str; 5] = ["active", "succeeded", "failed", "ready", "terminating"];
+
+/// Validates the status of `new`, in kube-apiserver's order.
+pub(super) fn validate(old: &Value, new: &Value) -> Vec<FieldError> {
+    let status = JobStatus { old: &old["status"], new: &new["status"], spec: &new["spec"] };
+    let mut errors = status.numbers();
+    errors.extend(status.end());
+    errors.extend(status.indexes());
+    errors.extend(status.success());
+    errors.extend(status.transitions());
+    errors
+}
+
+/// Former and new status of a Job, and its spec, which a write of the status does not change.
+struct JobStatus<'a> {
+    old: &'a Value,
+    new: &'a Value,
+    spec: &'a Value,
+}
+
+impl JobStatus<'_> {
+    /// Whether a condition is true, before and after the write.
+    fn condition(&self, kind: &str) -> (bool, bool) {
+        (has(self.old, kind, "True"), has(self.new, kind, "True"))
+    }
+
+    fn is_finished(&self) -> (bool, bool) {
+        let (complete, failed) = (self.condition("Complete"), self.condition("Failed"));
+        (complete.0 || failed.0, complete.1 || failed.1)
+    }
+
+    /// Whether a field that is a pointer in Go changes.
+    fn changes(&self, field: &str) -> bool {
+        self.old[field] != self.new[field]
+    }
+
+    /// Whether a number that is 0 if absent changes.
+    fn changes_number(&self, field: &str) -> bool {
+        number(self.old, field) != number(self.new, field)
+    }
+
+    /// Whether a condition becomes true, or stops being true.
+    fn changes_condition(&self, kind: &str) -> bool {
+        let (before, after) = self.condition(kind);
+        before != after
+    }
+
+    fn numbers(&self) -> Vec<FieldError> {
+        let mut errors: Vec<FieldError> =
+            COUNTERS.iter().filter_map(|field| not_negative(self.new, field, "status")).collect();
+        let mut seen = Vec::new();
+        for field in ["succeeded", "failed"] {
+            let uids = list(&self.new["uncountedTerminatedPods"], field).iter().filter_map(Value::as_str);
+            for (index, uid) in uids.enumerate() {
+                let place = format!("status.uncountedTerminatedPods.{field}[{index}]");
+                if uid.is_empty() {
+                    errors.push(invalid_text(place, uid, "must not be empty"));
+                } else if seen.contains(&uid) {
+                    errors.push(duplicate(place, uid));
+                } else {
+                    seen.push(uid);
+                }
+            }
+        }
+        errors
+    }
+
+    /// Rules for a Job that has ended, and for its times.
+    fn end(&self) -> Vec<FieldError> {
+        let (complete, failed) = (self.condition("Complete").1, self.condition("Failed").1);
+        let (target, success) = (self.condition("FailureTarget").1, self.condition("SuccessCriteriaMet").1);
+        let finished = self.is_finished().1;
+        let completes = self.changes_condition("Complete");
+        let finishes = self.is_finished().0 != finished;
+        let (start, completion) = (text(self.new, "startTime"), text(self.new, "completionTime"));
+        let (starts, ends) = (self.changes("startTime"), self.changes("completionTime"));
+        let mut errors = Vec::new();
+        if (completes || self.changes_condition("Failed")) && complete && failed {
+            errors.push(refused("cannot set Complete=True and Failed=true conditions"));
+        }
+        if (completes || self.changes_condition("FailureTarget")) && complete && target {
+            errors.push(refused("cannot set Complete=True and FailureTarget=true conditions"));
+        }
+        if (completes || ends) && !completion.is_empty() && !complete {
+            let why = "cannot set completionTime when there is no Complete=True condition";
+            errors.push(invalid_text(COMPLETION_TIME, completion, why));
+        }
+        if (completes || ends) && completion.is_empty() && complete {
+            errors
+                .push(FieldError::required(COMPLETION_TIME, "completionTime is required for Complete jobs"));
+        }
+        if (starts || ends) && is_before(completion, start) {
+            errors.push(invalid_text(COMPLETION_TIME, completion, "must be equal to or after `startTime`"));
+        }
+        if (self.changes_condition("Failed") || self.changes("failedIndexes")) && failed && !target {
+            errors.push(refused("cannot set Failed=True condition without the FailureTarget=true condition"));
+        }
+        if (completes || self.changes_condition("SuccessCriteriaMet")) && complete && !success {
+            errors.push(refused(
+                "cannot set Complete=True condition without the SuccessCriteriaMet=true condition",
+            ));
+        }
+        let active = number(self.new, "active");
+        if (finishes || self.changes_number("active")) && finished && active > 0 {
+            let why = "active>0 is invalid for finished job";
+            errors.push(FieldError::invalid("status.active", &active.to_string(), why));
+        }
+        let never_starts = self.spec["suspend"] == true && self.spec["completions"] == 0;
+        if (finishes || starts) && !never_starts && finished && start.is_empty() {
+            errors.push(FieldError::required(START_TIME, "startTime is required for finished job"));
+        }
+        errors.extend(self.uncounted(finishes, finished));
+        errors
+    }
+
+    /// Refuses pods of a finished Job that are not counted.
+    fn uncounted(&self, finishes: bool, finished: bool) -> Option<FieldError> {
+        const FIELD: &str = "uncountedTerminatedPods";
+        let pods = &self.new[FIELD];
+        let lists = ["succeeded", "failed"].map(|field| list(pods, field));
+        if !(finishes || self.changes(FIELD)) || !finished || lists.iter().all(|list| list.is_empty()) {
+            return None;
+        }
+        // Go shows a list without elements as null.
+        let [succeeded, failed] =
+            lists.map(|list| if list.is_empty() { "null".to_owned() } else { Value::from(list).to_string() });
+        let shown = format!("{{\"Succeeded\":{succeeded},\"Failed\":{failed}}}");
+        Some(FieldError::invalid(format!("status.{FIELD}"), &shown, "must be empty for finished job"))
+    }
+
+    /// Rules for completed and failed indexes.
+    fn indexes(&self) -> Vec<FieldError> {
+        let completions = self.spec["completions"].as_i64();
+        let per_index = self.spec["backoffLimitPerIndex"].is_i64();
+        let (completed, failed) = (text(self.new, "completedIndexes"), self.new["failedIndexes"].as_str());
+        let completes = text(self.old, "completedIndexes") != completed;
+        let fails = self.changes("failedIndexes");
+        let invalid =
+            |field: &str, shown: &str, why: &str| invalid_text(format!("status.{field}"), shown, why);
+        let malformed = |field: &str, shown: &str| {
+            let why = check_indexes(shown, completions?).err()?;
+            Some(invalid(field, shown, &format!("error parsing {field}: {why}")))
+        };
+        let mut errors = Vec::new();
+        if completes {
+            errors.extend(malformed("completedIndexes", completed));
+        }
+        if fails && per_index {
+            errors.extend(failed.and_then(|failed| malformed("failedIndexes", failed)));
+        }
+        if completes && !completed.is_empty() && self.spec["completionMode"] != "Indexed" {
+            let why = "cannot set non-empty completedIndexes when non-indexed completion mode";
+            errors.push(invalid("completedIndexes", completed, why));
+        }
+        if let Some(failed) = failed {
+            if fails && !per_index {
+                let why = "cannot set non-null failedIndexes when backoffLimitPerIndex is null";
+                errors.push(invalid("failedIndexes", failed, why));
+            }
+            if let (true, Some(completions)) = (fails || completes, completions)
+                && let Some(index) = overlap(completed, failed, completions)
+            {
+                let why = format!("failedIndexes and completedIndexes overlap at index: {index}");
+                errors.push(invalid("failedIndexes", failed, &why));
+            }
+        }
+        errors
+    }
+
+    /// Rules for running pods, and for the condition `SuccessCriteriaMet`.
+    fn success(&self) -> Vec<FieldError> {
+        let finished = self.is_finished();
+        let (terminating, ready) = (number(self.new, "terminating"), number(self.new, "ready"));
+        let (success, complete) = (self.condition("SuccessCriteriaMet").1, self.condition("Complete").1);
+        let mut errors = Vec::new();
+        if (finished.0 != finished.1 || self.changes("terminating")) && terminating > 0 && finished.1 {
+            let why = "terminating>0 is invalid for finished job";
+            errors.push(FieldError::invalid("status.terminating", &terminating.to_string(), why));
+        }
+        if (self.changes("ready") || self.changes_number("active")) && ready > number(self.new, "active") {
+            let why = "cannot set more ready pods than active";
+            errors.push(FieldError::invalid("status.ready", &ready.to_string(), why));
+        }
+        if success && self.condition("Failed").1 {
+            errors.push(refused("cannot set SuccessCriteriaMet=True and Failed=true conditions"));
+        }
+        if success && self.condition("FailureTarget").1 {
+            errors.push(refused("cannot set SuccessCriteriaMet=True and FailureTarget=true conditions"));
+        }
+        if !self.spec["successPolicy"].is_null() && complete && !success {
+            errors.push(refused(
+                "cannot set Complete=True for Job with SuccessPolicy unless SuccessCriteriaMet=True",
+            ));
+        }
+        errors
+    }
+
+    /// Rules that compare the new status with the former one.
+    fn transitions(&self) -> Vec<FieldError> {
+        let mut errors = Vec::new();
+        for kind in ["Failed", "Complete", "FailureTarget"] {
+            if self.condition(kind) == (true, false) {
+                errors.push(refused(&format!("cannot disable the terminal {kind}=True condition")));
+            }
+        }
+        // A Job with as many pods as completions can be scaled down.
+        let shrinks =
+            self.spec["completionMode"] == "Indexed" && self.spec["completions"] == self.spec["parallelism"];
+        for (field, may_decrease) in [("failed", false), ("succeeded", shrinks)] {
+            let count = number(self.new, field);
+            if !may_decrease && count < number(self.old, field) {
+                let why = format!("cannot decrease the {field} counter");
+                errors.push(FieldError::invalid(format!("status.{field}"), &count.to_string(), &why));
+            }
+        }
+        let completion = &self.new["completionTime"];
+        if self.old["completionTime"].is_string() && completion.is_string() && self.changes("completionTime")
+        {
+            errors.push(FieldError::invalid(COMPLETION_TIME, &completion.to_string(), "field is immutable"));
+        }
+        let resumes = has(self.old, "Suspended", "True") && has(self.new, "Suspended", "False");
+        let is_running = self.spec["suspend"] != true;
+        if self.old["startTime"].is_string() && self.changes("startTime") && !resumes && is_running {
+            let why = "field is immutable for unsuspended job once set";
+            errors.push(FieldError::invalid(START_TIME, &self.new["startTime"].to_string(), why));
+        }
+        let success = self.condition("SuccessCriteriaMet");
+        if success == (true, false) {
+            errors.push(refused("cannot disable the SuccessCriteriaMet=True condition"));
+        }
+        if success == (false, true) && self.condition("Complete").0 {
+            errors.push(refused(
+                "cannot set SuccessCriteriaMet=True for Job already has Complete=true conditions",
+            ));
+        }
+        errors
+    }
+}
+
+/// Whether a condition has this status.
+fn has(status: &Value, kind: &str, wanted: &str) -> bool {
+    let mut conditions = list(status, "conditions").iter();
+    conditions.any(|condition| condition["type"] == kind && condition["status"] == wanted)
+}
+
+fn number(status: &Value, field: &str) -> i64 {
+    status[field].as_i64().unwrap_or_default()
+}
+
+/// Builds an error about the conditions, whose value is not shown.
+fn refused(why: &str) -> FieldError {
+    FieldError {
+        reason: "FieldValueInvalid",
+        field: CONDITIONS.to_owned(),
+        message: format!("Invalid value: {why}"),
+    }
+}
+
+fn is_before(first: &str, second: &str) -> bool {
+    let time = |text: &str| text.parse::<Timestamp>().ok();
+    time(first).zip(time(second)).is_some_and(|(first, second)| first < second)
+}
+
+/// Checks the text form of indexes, such as `1,3-5`.
+fn check_indexes(indexes: &str, completions: i64) -> Result<(), String> {
+    if indexes.is_empty() {
+        return Ok(());
+    }
+    let mut last = None;
+    for part in indexes.split(',') {
+        let (first, end) = interval(part, completions)?;
+        if let Some(last) = last.filter(|last| *last >= first) {
+            return Err(format!("non-increasing order, previous: {last}, current: {first}"));
+        }
+        last = Some(end);
+    }
+    Ok(())
+}
+
+/// Parses an index, or two with `-` between them.
+fn interval(text: &str, completions: i64) -> Result<(i64, i64), String> {
+    let parts: Vec<&str> = text.split('-').collect();
+    if parts.len() > 2 {
+        return Err(format!(
+            "the fragment {} violates the requirement that an index interval can have at most two parts separated by '-'",
+            go::quote(text)
+        ));
+    }
+    let index = |text: &str| match text.parse::<i64>() {
+        Err(_) => Err(format!("cannot convert string to integer for index: {}", go::quote(text))),
+        Ok(index) if index >= completions => Err(format!("too large index: {}", go::quote(text))),
+        Ok(index) => Ok(index),
+    };
+    let first = index(parts[0])?;
+    let Some(last) = parts.get(1) else {
+        return Ok((first, first));
+    };
+    let last = index(last)?;
+    if first >= last {
+        return Err(format!("non-increasing order, previous: {first}, current: {last}"));
+    }
+    Ok((first, last))
+}
+
+/// Returns an index that is in both lists. Intervals that do not parse are skipped. Both lists are walked once.
+fn overlap(completed: &str, failed: &str, completions: i64) -> Option<i64> {
+    let intervals = |text: &str| -> Vec<(i64, i64)> {
+        text.split(',').filter_map(|part| interval(part, completions).ok()).collect()
+    };
+    let (completed, failed) = (intervals(completed), intervals(failed));
+    let (mut completed, mut failed) = (completed.iter().peekable(), failed.iter().peekable());
+    while let (Some((first, last)), Some((other_first, other_last))) = (completed.peek(), failed.peek()) {
+        if first <= other_last && other_first <= last {
+            return Some(*first.max(other_first));
+        }
+        if first <= other_first {
+            completed.next();
+        } else {
+            failed.next();
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const EARLY: &str = "2026-01-01T00:00:00Z";
+    const LATE: &str = "2026-01-01T00:00:05Z";
+
+    fn conditions(kinds: &[&str]) -> Value {
+        kinds.iter().map(|kind| json!({"type": kind, "status": "True"})).collect()
+    }
+
+    fn check_write(spec: &Value, old: &Value, new: &Value, expected: &[&str]) {
+        let job = |status: &Value| json!({"spec": spec, "status": status});
+        let errors: Vec<String> = validate(&job(old), &job(new)).iter().map(ToString::to_string).collect();
+        assert_eq!(errors, expected, "{new}");
+    }
+
+    /// Recorded from kube-apiserver v1.36.3.
+    #[test]
+    fn the_status_of_a_new_job_is_checked() {
+        let spec =
+            json!({"completions": 1, "parallelism": 1, "completionMode": "NonIndexed", "suspend": false});
+        let check = |new: Value, expected: &[&str]| check_write(&spec, &json!({}), &new, expected);
+        check(
+            json!({"active": -1, "ready": -1, "succeeded": -2, "failed": -3, "terminating": -4}),
+            &[
+                "status.active: Invalid value: -1: must be greater than or equal to 0",
+                "status.succeeded: Invalid value: -2: must be greater than or equal to 0",
+                "status.failed: Invalid value: -3: must be greater than or equal to 0",
+                "status.ready: Invalid value: -1: must be greater than or equal to 0",
+                "status.terminating: Invalid value: -4: must be greater than or equal to 0",
+                "status.failed: Invalid value: -3: cannot decrease the failed counter",
+                "status.succeeded: Invalid value: -2: cannot decrease the succeeded counter",
+            ],
+        );
+        check(
+            json!({"conditions": conditions(&["Complete", "Failed", "FailureTarget"])}),
+            &[
+                "status.conditions: Invalid value: cannot set Complete=True and Failed=true conditions",
+                "status.conditions: Invalid value: cannot set Complete=True and FailureTarget=true conditions",
+                "status.completionTime: Required value: completionTime is required for Complete jobs",
+                "status.conditions: Invalid value: cannot set Complete=True condition without the SuccessCriteriaMet=true condition",
+                "status.startTime: Required value: startTime is required for finished job",
+            ],
+        );
+        check(
+            json!({"conditions": conditions(&["Failed"])}),
+            &[
+                "status.conditions: Invalid value: cannot set Failed=True condition without the FailureTarget=true condition",
+                "status.startTime: Required value: startTime is required for finished job",
+            ],
+        );
+        check(
+            json!({"completionTime": EARLY}),
+            &[
+                "status.completionTime: Invalid value: \"2026-01-01T00:00:00Z\": cannot set completionTime when there is no Complete=True condition",
+            ],
+        );
+        let complete = conditions(&["Complete", "SuccessCriteriaMet"]);
+        check(
+            json!({"startTime": LATE, "completionTime": EARLY, "conditions": complete}),
+            &[
+                "status.completionTime: Invalid value: \"2026-01-01T00:00:00Z\": must be equal to or after `startTime`",
+            ],
+        );
+        check(
+            json!({
+                "startTime": EARLY, "completionTime": EARLY, "conditions": complete, "active": 1, "terminating": 2, "ready": 3,
+                "uncountedTerminatedPods": {"succeeded": ["a"], "failed": ["b"]},
+            }),
+            &[
+                "status.active: Invalid value: 1: active>0 is invalid for finished job",
+                "status.uncountedTerminatedPods: Invalid value: {\"Succeeded\":[\"a\"],\"Failed\":[\"b\"]}: must be empty for finished job",
+                "status.terminating: Invalid value: 2: terminating>0 is invalid for finished job",
+                "status.ready: Invalid value: 3: cannot set more ready pods than active",
+            ],
+        );
+        check(
+            json!({"uncountedTerminatedPods": {"succeeded": ["a", "", "a"], "failed": ["a", "", "b"]}}),
+            &[
+                "status.uncountedTerminatedPods.succeeded[1]: Invalid value: \"\": must not be empty",
+                "status.uncountedTerminatedPods.succeeded[2]: Duplicate value: \"a\"",
+                "status.uncountedTerminatedPods.failed[0]: Duplicate value: \"a\"",
+                "status.uncountedTerminatedPods.failed[1]: Invalid value: \"\": must not be empty",
+            ],
+        );
+        check(
+            json!({"completedIndexes": "1"}),
+            &[
+                "status.completedIndexes: Invalid value: \"1\": error parsing completedIndexes: too large index: \"1\"",
+                "status.completedIndexes: Invalid value: \"1\": cannot set non-empty completedIndexes when non-indexed completion mode",
+            ],
+        );
+        check(
+            json!({"failedIndexes": ""}),
+            &[
+                "status.failedIndexes: Invalid value: \"\": cannot set non-null failedIndexes when backoffLimitPerIndex is null",
+            ],
+        );
+        check(json!({"startTime": EARLY, "completionTime": LATE, "conditions": complete}), &[]);
+    }
+
+    /// Recorded from kube-apiserver v1.36.3.
+    #[test]
+    fn indexes_have_a_form_and_are_in_one_list() {
+        let spec = json!({
+            "completions": 5, "parallelism": 5, "completionMode": "Indexed", "backoffLimitPerIndex": 1, "suspend": false,
+        });
+        for (completed, failed, expected) in [
+            (
+                "1,0",
+                "x",
+                vec![
+                    "status.completedIndexes: Invalid value: \"1,0\": error parsing completedIndexes: non-increasing order, previous: 1, current: 0",
+                    "status.failedIndexes: Invalid value: \"x\": error parsing failedIndexes: cannot convert string to integer for index: \"x\"",
+                ],
+            ),
+            (
+                "0-1-2",
+                "9",
+                vec![
+                    "status.completedIndexes: Invalid value: \"0-1-2\": error parsing completedIndexes: the fragment \"0-1-2\" violates the requirement that an index interval can have at most two parts separated by '-'",
+                    "status.failedIndexes: Invalid value: \"9\": error parsing failedIndexes: too large index: \"9\"",
+                ],
+            ),
+            (
+                "3-2",
+                "0-9",
+                vec![
+                    "status.completedIndexes: Invalid value: \"3-2\": error parsing completedIndexes: non-increasing order, previous: 3, current: 2",
+                    "status.failedIndexes: Invalid value: \"0-9\": error parsing failedIndexes: too large index: \"9\"",
+                ],
+            ),
+            (
+                "0-2,4",
+                "1,3",
+                vec![
+                    "status.failedIndexes: Invalid value: \"1,3\": failedIndexes and completedIndexes overlap at index: 1",
+                ],
+            ),
+            ("0,2", "1,3", vec![]),
+        ] {
+            check_write(
+                &spec,
+                &json!({}),
+                &json!({"completedIndexes": completed, "failedIndexes": failed}),
+                &expected,
+            );
+        }
+    }
+
+    /// Recorded from kube-apiserver v1.36.3.
+    #[test]
+    fn an_end_is_final() {
+        let spec =
+            json!({"completions": 1, "parallelism": 1, "completionMode": "NonIndexed", "suspend": false});
+        let check = |old: Value, new: Value, expected: &[&str]| check_write(&spec, &old, &new, expected);
+        check(
+            json!({"conditions": conditions(&["FailureTarget", "Failed"]), "startTime": EARLY, "succeeded": 2}),
+            json!({"conditions": [], "startTime": EARLY, "succeeded": 2}),
+            &[
+                "status.conditions: Invalid value: cannot disable the terminal Failed=True condition",
+                "status.conditions: Invalid value: cannot disable the terminal FailureTarget=True condition",
+            ],
+        );
+        let complete = conditions(&["SuccessCriteriaMet", "Complete"]);
+        let old = json!({"conditions": complete, "startTime": EARLY, "completionTime": LATE});
+        check(
+            old.clone(),
+            json!({"conditions": [], "startTime": EARLY, "completionTime": LATE}),
+            &[
+                "status.completionTime: Invalid value: \"2026-01-01T00:00:05Z\": cannot set completionTime when there is no Complete=True condition",
+                "status.conditions: Invalid value: cannot disable the terminal Complete=True condition",
+                "status.conditions: Invalid value: cannot disable the SuccessCriteriaMet=True condition",
+            ],
+        );
+        check(
+            old.clone(),
+            json!({"conditions": complete, "startTime": EARLY, "completionTime": EARLY}),
+            &["status.completionTime: Invalid value: \"2026-01-01T00:00:00Z\": field is immutable"],
+        );
+        check(
+            old,
+            json!({"conditions": complete, "startTime": EARLY}),
+            &["status.completionTime: Required value: completionTime is required for Complete jobs"],
+        );
+        check(
+            json!({"startTime": EARLY}),
+            json!({}),
+            &["status.startTime: Invalid value: null: field is immutable for unsuspended job once set"],
+        );
+        check(
+            json!({"startTime": EARLY, "conditions": conditions(&["Suspended"])}),
+            json!({"startTime": LATE, "conditions": [{"type": "Suspended", "status": "False"}]}),
+            &[],
+        );
+        let of_policy =
+            json!({"completions": 2, "completionMode": "Indexed", "successPolicy": {"rules": []}});
+        check_write(
+            &of_policy,
+            &json!({}),
+            &json!({"conditions": conditions(&["Complete"]), "completionTime": LATE, "startTime": EARLY}),
+            &[
+                "status.conditions: Invalid value: cannot set Complete=True condition without the SuccessCriteriaMet=true condition",
+                "status.conditions: Invalid value: cannot set Complete=True for Job with SuccessPolicy unless SuccessCriteriaMet=True",
+            ],
+        );
+    }
+}
