@@ -23,6 +23,17 @@ async fn send(service: &ApiService, method: &str, path: &str, body: &Value) -> (
     (head.status.as_u16(), serde_json::from_slice(&body.collect().await.unwrap().to_bytes()).unwrap())
 }
 
+/// Sends a request that succeeds, and returns the texts of its warnings.
+async fn warnings(service: &ApiService, method: &str, path: &str, body: &Value) -> Vec<String> {
+    let kind = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
+    let request = Request::builder().method(method).uri(path).header("content-type", kind);
+    let request = request.body(Full::new(Bytes::from(body.to_string()))).unwrap();
+    let response = service.clone().call(request).await.unwrap();
+    assert!(response.status().is_success(), "{method} {path}: {}", response.status());
+    let headers = response.headers().get_all("warning").iter();
+    headers.map(|warning| warning.to_str().unwrap().replace('\\', "")).collect()
+}
+
 async fn post(service: &ApiService, path: &str, body: &Value) -> (u16, Value) {
     send(service, "POST", path, body).await
 }
@@ -391,4 +402,52 @@ async fn no_client_certificate_is_issued_for_the_group_of_masters() {
              signer with system:masters group is not allowed"
         )
     );
+}
+
+/// Recorded from kube-apiserver v1.36.3.
+#[tokio::test(start_paused = true)]
+async fn pods_meet_the_standard_of_their_namespace() {
+    const HARDENING: &str = "allowPrivilegeEscalation != false (container \"c\" must set securityContext.allowPrivilegeEscalation=false), \
+         unrestricted capabilities (container \"c\" must set securityContext.capabilities.drop=[\"ALL\"]), runAsNonRoot != true (pod or \
+         container \"c\" must set securityContext.runAsNonRoot=true), seccompProfile (pod or container \"c\" must set \
+         securityContext.seccompProfile.type to \"RuntimeDefault\" or \"Localhost\")";
+    let label = |mode: &str, value: Value| json!({"metadata": {"labels": {format!("pod-security.kubernetes.io/{mode}"): value}}});
+    let (_server, service) = start(Profile::Envtest);
+    let pods = format!("{NAMESPACE}/pods");
+    for name in ["a", "b"] {
+        create(&service, &pods, &pod(name, None)).await;
+    }
+    let invalid = send(&service, "PATCH", NAMESPACE, &label("enforce", json!("strict"))).await;
+    assert_eq!(invalid.0, 422);
+    assert_eq!(
+        invalid.1["message"],
+        "Namespace \"default\" is invalid: metadata.labels[pod-security.kubernetes.io/enforce]: Invalid value: \"strict\": must be one of \
+         privileged, baseline, restricted"
+    );
+    assert_eq!(
+        warnings(&service, "PATCH", NAMESPACE, &label("enforce", json!("restricted"))).await,
+        [
+            "299 - \"existing pods in namespace \"default\" violate the new PodSecurity enforce level \"restricted:latest\"\"",
+            "299 - \"a (and 1 other pod): allowPrivilegeEscalation != false, unrestricted capabilities, runAsNonRoot != true, seccompProfile\"",
+        ]
+    );
+    let (code, refused) = post(&service, &pods, &pod("c", None)).await;
+    assert_eq!(code, 403, "{refused}");
+    let expected =
+        format!("pods \"c\" is forbidden: violates PodSecurity \"restricted:latest\": {HARDENING}");
+    assert_eq!(refused["message"], expected);
+    // Other changes of existing pods are accepted.
+    let labelled = json!({"metadata": {"labels": {"a": "b"}}});
+    assert!(warnings(&service, "PATCH", &format!("{pods}/a"), &labelled).await.is_empty());
+
+    // Enforced standards only warn about the templates of workloads.
+    let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": pod("", None)["spec"]});
+    let deployment = json!({"metadata": {"name": "d"}, "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": template}});
+    let deployments = "/apis/apps/v1/namespaces/default/deployments";
+    let warning = format!("299 - \"would violate PodSecurity \"restricted:latest\": {HARDENING}\"");
+    assert_eq!(warnings(&service, "POST", deployments, &deployment).await, [&*warning]);
+
+    send(&service, "PATCH", NAMESPACE, &label("enforce", Value::Null)).await;
+    send(&service, "PATCH", NAMESPACE, &label("warn", json!("restricted"))).await;
+    assert_eq!(warnings(&service, "POST", &pods, &pod("c", None)).await, [&*warning]);
 }

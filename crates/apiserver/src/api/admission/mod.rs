@@ -34,6 +34,7 @@ mod namespace_lifecycle;
 mod owner_references;
 mod persistent_volume_claim_resize;
 mod plugins;
+mod pod_security;
 mod pod_topology_labels;
 mod priority;
 mod resource_quota;
@@ -266,6 +267,7 @@ impl Plugin {
             AdmissionPlugin::TaintNodesByCondition => {
                 rule(Box::new(taint_nodes_by_condition::TaintNodesByCondition))
             }
+            AdmissionPlugin::PodSecurity => rule(Box::new(pod_security::PodSecurity)),
             AdmissionPlugin::Priority => rule(Box::new(priority::Priority)),
             AdmissionPlugin::DefaultTolerationSeconds => {
                 rule(Box::new(default_toleration_seconds::DefaultTolerationSeconds))

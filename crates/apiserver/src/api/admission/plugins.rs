@@ -20,6 +20,8 @@ pub enum AdmissionPlugin {
     ServiceAccount,
     /// Adds the taint `node.kubernetes.io/not-ready` to new nodes.
     TaintNodesByCondition,
+    /// Refuses pods that violate the pod security standard of their namespace.
+    PodSecurity,
     /// Sets the priority of new pods.
     Priority,
     /// Lets pods tolerate failed nodes for five minutes.
@@ -55,11 +57,12 @@ pub enum AdmissionPlugin {
 
 impl AdmissionPlugin {
     /// All plugins, in the order in which they are called.
-    pub(crate) const ALL: [Self; 19] = [
+    pub(crate) const ALL: [Self; 20] = [
         Self::NamespaceLifecycle,
         Self::LimitRanger,
         Self::ServiceAccount,
         Self::TaintNodesByCondition,
+        Self::PodSecurity,
         Self::Priority,
         Self::DefaultTolerationSeconds,
         Self::DefaultStorageClass,

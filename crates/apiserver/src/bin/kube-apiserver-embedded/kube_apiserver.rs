@@ -44,7 +44,7 @@ const PROGRAM: Program = Program {
 };
 
 /// Admission plugins of kube-apiserver v1.36.3 that are absent here.
-const ABSENT_PLUGINS: [&str; 22] = [
+const ABSENT_PLUGINS: [&str; 21] = [
     "AlwaysAdmit",
     "AlwaysDeny",
     "AlwaysPullImages",
@@ -64,7 +64,6 @@ const ABSENT_PLUGINS: [&str; 22] = [
     "PodGroupWorkloadExists",
     "PodNodeSelector",
     "PodResizeValidator",
-    "PodSecurity",
     "PodTolerationRestriction",
     "ValidatingAdmissionPolicy",
 ];
@@ -232,7 +231,7 @@ mod tests {
     fn plugins_are_those_of_kube_apiserver() {
         let list = "disable-admission-plugins";
         let flags = given(&[
-            "--disable-admission-plugins=ServiceAccount,PodSecurity",
+            "--disable-admission-plugins=ServiceAccount,PodNodeSelector",
             "--disable-admission-plugins=Priority",
         ]);
         assert_eq!(
