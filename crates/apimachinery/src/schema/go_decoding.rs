@@ -283,8 +283,8 @@ pub(super) fn go_type(schema: Cursor<'_>) -> String {
 pub(super) fn empty(schema: Cursor<'_>) -> Value {
     let mut fields = Map::new();
     for (name, property) in schema.properties() {
-        // OpenAPI says that the field is required, but Go omits it if it is empty.
-        if name == "validationActions" {
+        // OpenAPI says that these fields, of policy bindings and IPAddresses, are required, but Go omits them if they are empty.
+        if ["validationActions", "parentRef"].contains(&name) {
             continue;
         }
         let written = match property.default_value() {

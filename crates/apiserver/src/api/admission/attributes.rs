@@ -165,6 +165,12 @@ impl<'a> Attributes<'a> {
             } else {
                 self.served.decode_errors(object, &[]).map_err(refused)?;
                 self.served.conform(object);
+                // Go omits the list if it is empty.
+                if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut)
+                    && metadata.get("managedFields").and_then(Value::as_array).is_some_and(Vec::is_empty)
+                {
+                    metadata.remove("managedFields");
+                }
             }
             return Ok(());
         }

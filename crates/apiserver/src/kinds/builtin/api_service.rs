@@ -10,6 +10,7 @@ use super::shared::domain_checks::subdomain;
 use super::shared::field_checks::{decoded_length, invalid_text, port_number, required};
 use super::shared::fields::{list, set, text, within};
 use super::shared::label_selector::invalid;
+use crate::kind::WriteContext;
 use crate::kind::resource::Resource;
 
 #[derive(Debug)]
@@ -21,6 +22,13 @@ impl BuiltinKind for APIService {
             within(spec, "service", |service| set(service, "port", json!(443)));
         });
     }
+
+    fn prepare_create(&self, context: &WriteContext<'_>, object: &mut Value) {
+        if object["spec"]["service"].is_null() {
+            object["status"] = json!({"conditions": [local(&context.now_seconds())]});
+        }
+    }
+
     fn validate(&self, _resource: &Resource, new: &Value, _old: Option<&Value>) -> Vec<FieldError> {
         validate(new)
     }
@@ -37,6 +45,14 @@ impl BuiltinKind for APIService {
         });
         wrong.collect()
     }
+}
+
+/// Returns the condition of an APIService that this server serves itself.
+pub(crate) fn local(now: &str) -> Value {
+    json!({
+        "type": "Available", "status": "True", "lastTransitionTime": now, "reason": "Local",
+        "message": "Local APIServices are always available",
+    })
 }
 
 fn validate(api: &Value) -> Vec<FieldError> {
