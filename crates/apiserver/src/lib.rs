@@ -77,7 +77,7 @@
 //!
 //! - A request body may be 3 MiB. Bytes beyond the first 64 KiB of each body share a pool of 128 MiB; when it is empty the answer
 //!   is 429.
-//! - JSON may be nested 127 levels deep, YAML 64 and protobuf 100. Deeper bodies are answered with 400; kube-apiserver accepts
+//! - JSON and YAML may be nested 127 levels deep and protobuf 100. Deeper bodies are answered with 400; kube-apiserver accepts
 //!   10,000 levels of JSON.
 //! - Query parameters after the first 128 are ignored.
 //! - A request times out with 504 after 60 s, or sooner if its `timeout` parameter says so. A write also times out 34 s after its

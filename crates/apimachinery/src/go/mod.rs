@@ -64,10 +64,20 @@ pub fn float(value: f64) -> String {
     if value.is_infinite() {
         return if value > 0.0 { "+Inf" } else { "-Inf" }.to_owned();
     }
-    let scientific = format!("{value:e}");
-    let Some((digits, exponent)) = scientific.split_once('e') else { return scientific };
+    with_exponent(&format!("{value:e}"), || value.to_string())
+}
+
+/// Formats a finite float of 32 bits like [`float`].
+#[cfg(feature = "yaml")]
+pub(crate) fn short_float(value: f32) -> String {
+    with_exponent(&format!("{value:e}"), || value.to_string())
+}
+
+/// Formats a float, given with an exponent, as `plain` if the exponent is from -4 to 5.
+fn with_exponent(scientific: &str, plain: impl FnOnce() -> String) -> String {
+    let Some((digits, exponent)) = scientific.split_once('e') else { return scientific.to_owned() };
     match exponent.parse::<i32>() {
-        Ok(-4..6) | Err(_) => value.to_string(),
+        Ok(-4..6) | Err(_) => plain(),
         // The exponent has a sign and at least two digits.
         Ok(exponent) => format!("{digits}e{}{:02}", if exponent < 0 { '-' } else { '+' }, exponent.abs()),
     }

@@ -11,6 +11,61 @@ const WORDS: [&str; 35] = [
 /// Further spellings of signed infinities.
 const SIGNED_INFINITIES: [&str; 4] = ["+.Inf", "+.INF", "-.Inf", "-.INF"];
 
+/// Value of a plain text.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum PlainValue {
+    Null,
+    Bool(bool),
+    /// An integer of 64 bits, signed or unsigned.
+    Integer(i128),
+    Float(f64),
+    Text(String),
+}
+
+impl PlainValue {
+    /// Returns the name of the tag that stands for the type.
+    pub(super) fn tag(&self) -> &'static str {
+        match self {
+            Self::Null => "null",
+            Self::Bool(_) => "bool",
+            Self::Integer(_) => "int",
+            Self::Float(_) => "float",
+            Self::Text(_) => "str",
+        }
+    }
+}
+
+/// Reads a plain text. Times are texts, and numbers to base 60, too.
+pub(super) fn value(text: &str) -> PlainValue {
+    match text {
+        "" | "~" | "null" | "Null" | "NULL" => return PlainValue::Null,
+        ".nan" | ".NaN" | ".NAN" => return PlainValue::Float(f64::NAN),
+        ".inf" | ".Inf" | ".INF" | "+.inf" | "+.Inf" | "+.INF" => return PlainValue::Float(f64::INFINITY),
+        "-.inf" | "-.Inf" | "-.INF" => return PlainValue::Float(f64::NEG_INFINITY),
+        word if WORDS.contains(&word) => {
+            let is_true =
+                matches!(word.as_bytes(), [b'y' | b'Y' | b't' | b'T', ..] | [b'o' | b'O', b'n' | b'N']);
+            return PlainValue::Bool(is_true);
+        }
+        _ => {}
+    }
+    let number = match text.bytes().next() {
+        Some(b'.') if is_fraction(text) => float(&text.replace('_', "")),
+        Some(b'+' | b'-' | b'0'..=b'9') if !is_timestamp(text) => {
+            let plain = text.replace('_', "");
+            integer(&plain)
+                .or_else(|| is_decimal(&plain).then(|| float(&plain)).flatten())
+                .or_else(|| binary_with_inner_sign(&plain))
+        }
+        _ => None,
+    };
+    number.unwrap_or_else(|| PlainValue::Text(text.to_owned()))
+}
+
+fn float(text: &str) -> Option<PlainValue> {
+    text.parse().ok().map(PlainValue::Float)
+}
+
 /// Whether a plain text is read as a string, both by the library and by other readers of YAML 1.1, which know numbers to base 60.
 pub(super) fn is_string(text: &str) -> bool {
     !(WORDS.contains(&text)
@@ -25,14 +80,14 @@ fn is_number(text: &str) -> bool {
         Some(b'.') => is_fraction(text),
         Some(b'+' | b'-' | b'0'..=b'9') => {
             let plain = text.replace('_', "");
-            is_integer(&plain) || is_decimal(&plain) || is_binary_with_inner_sign(&plain)
+            integer(&plain).is_some() || is_decimal(&plain) || binary_with_inner_sign(&plain).is_some()
         }
         _ => false,
     }
 }
 
-/// Whether the text is an integer of 64 bits as in Go source code, with a prefix of its base or none. Unsigned ones have no sign.
-fn is_integer(text: &str) -> bool {
+/// Reads an integer of 64 bits as in Go source code, with a prefix of its base or none. Unsigned ones have no sign.
+fn integer(text: &str) -> Option<PlainValue> {
     let (sign, digits) = match text.as_bytes() {
         [b'+', ..] => (Some(1_i128), &text[1..]),
         [b'-', ..] => (Some(-1), &text[1..]),
@@ -47,27 +102,20 @@ fn is_integer(text: &str) -> bool {
         _ => (10, &lower[..]),
     };
     if digits.is_empty() || !digits.chars().all(|digit| digit.is_digit(base)) {
-        return false;
+        return None;
     }
-    let Ok(value) = i128::from_str_radix(digits, base) else {
-        return false;
+    let value = i128::from_str_radix(digits, base).ok()?;
+    let value = match sign {
+        Some(sign) => i128::from(i64::try_from(value * sign).ok()?),
+        None => i128::from(u64::try_from(value).ok()?),
     };
-    match sign {
-        Some(sign) => i64::try_from(value * sign).is_ok(),
-        None => u64::try_from(value).is_ok(),
-    }
+    Some(PlainValue::Integer(value))
 }
 
-/// Whether the text is a binary number with a sign after its prefix, such as `0b-1`, which the library accepts.
-fn is_binary_with_inner_sign(text: &str) -> bool {
-    let digits = text.strip_prefix("0b").and_then(|rest| rest.strip_prefix(['+', '-']));
-    digits
-        .is_some_and(|digits| digits.bytes().all(|digit| digit == b'0' || digit == b'1') && is_small(digits))
-}
-
-/// Whether binary digits are a signed integer of 64 bits.
-fn is_small(digits: &str) -> bool {
-    i64::from_str_radix(digits, 2).is_ok()
+/// Reads a binary number with a sign after its prefix, such as `0b-1`, which the library accepts.
+fn binary_with_inner_sign(text: &str) -> Option<PlainValue> {
+    let number = text.strip_prefix("0b").filter(|rest| rest.starts_with(['+', '-']))?;
+    i64::from_str_radix(number, 2).ok().map(|value| PlainValue::Integer(i128::from(value)))
 }
 
 /// Whether the text is a decimal number, with a fraction, an exponent, both or none, that a float of 64 bits can hold.
@@ -112,7 +160,7 @@ fn fits(number: &str) -> bool {
 }
 
 /// Whether the text is a date, or a date with a time, such as `2006-1-2`, `2006-01-02T15:04:05Z` or `2006-01-02 15:04:05.9`.
-fn is_timestamp(text: &str) -> bool {
+pub(super) fn is_timestamp(text: &str) -> bool {
     let mut rest = Rest(text.as_bytes());
     let Some(year) = rest.number(4, 4) else { return false };
     let date = |rest: &mut Rest<'_>| {

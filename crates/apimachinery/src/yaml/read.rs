@@ -2,10 +2,9 @@
 //!
 //! Only the first of several documents is read. The last of several equal keys wins, and each repetition is recorded.
 
-use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
-use serde_json::{Map, Number, Value};
-use serde_saphyr::Spanned;
+use serde_json::Value;
 
+use super::{node_parser, text_cursor, typed_value};
 use crate::decode::{self, Decoded, normalize_numbers};
 
 /// Context of an error of [`read()`], which kube-apiserver omits where its decoder of objects reports the error.
@@ -25,35 +24,12 @@ pub fn read(bytes: &[u8]) -> Result<Decoded, String> {
         normalize_numbers(&mut body.value);
         return Ok(body);
     }
-    let text = String::from_utf8_lossy(bytes);
-    let node = with_room(|| first_document(&text)).and_then(|node| node);
-    let ParsedValue { mut value, repeated } = node.map_err(|why| format!("{CONVERSION}yaml: {why}"))?;
+    let document = text_cursor::decode(bytes).and_then(node_parser::parse);
+    let document = document.map_err(|why| format!("{CONVERSION}yaml: {why}"))?;
+    let Some(document) = document else { return Ok(Decoded { value: Value::Null, strict: Vec::new() }) };
+    let (mut value, strict) = typed_value::convert(&document).map_err(|why| format!("{CONVERSION}{why}"))?;
     normalize_numbers(&mut value);
-    Ok(Decoded { value, strict: repeated })
-}
-
-fn first_document(text: &str) -> Result<ParsedValue, String> {
-    let options = serde_saphyr::options! {
-        duplicate_keys: serde_saphyr::options::DuplicateKeyPolicy::LastWins,
-        // YAML 1.1: the mode `0644` is octal.
-        legacy_octal_numbers: true,
-    };
-    let mut bytes = text.as_bytes();
-    let first = serde_saphyr::read_with_options::<_, ParsedValue>(&mut bytes, options).next();
-    first.unwrap_or_else(|| Ok(ParsedValue::default())).map_err(|error| explain(&error, text))
-}
-
-/// Runs the parser in a thread of its own. It recurses up to its limit of 64 levels, which overflows a stack of the default size in builds
-/// without optimization.
-fn with_room<T: Send>(parse: impl FnOnce() -> T + Send) -> Result<T, String> {
-    const ROOM: usize = 16 << 20;
-    std::thread::scope(|scope| {
-        let thread = std::thread::Builder::new().name("yaml".to_owned()).stack_size(ROOM);
-        let thread = thread
-            .spawn_scoped(scope, parse)
-            .map_err(|why| format!("cannot start a thread to parse it: {why}"))?;
-        Ok(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-    })
+    Ok(Decoded { value, strict })
 }
 
 /// Formats the errors of strict decoding: repeated YAML keys, duplicate fields and unknown fields.
@@ -62,124 +38,6 @@ pub fn strict_error(complaints: &[String]) -> String {
         complaints.iter().map(String::as_str).partition(|text| text.starts_with("line "));
     let heading = (!lines.is_empty()).then(|| format!("yaml: unmarshal errors:\n  {}", lines.join("\n  ")));
     heading.iter().map(String::as_str).chain(others).collect::<Vec<_>>().join(", ")
-}
-
-/// Translates an error to Go's message, as far as both libraries report the same problem.
-///
-/// Go counts lines from 1 in scanner errors and from 0 in parser errors. It omits a line 0, and the first line in scanner
-/// errors.
-fn explain(error: &serde_saphyr::Error, text: &str) -> String {
-    let said = error.without_snippet().to_string();
-    let said = said.lines().next().unwrap_or_default();
-    let said = said.rsplit_once(" at line ").map_or(said, |(said, _)| said);
-    let line = error.location().map_or(0, |location| location.line());
-    let (problem, line) = match said.strip_prefix("unclosed bracket '") {
-        // Go reports a missing bracket at the end of the text.
-        Some("{'") => ("did not find expected ',' or '}'", text.lines().count() as u64),
-        Some(_) => ("did not find expected ',' or ']'", text.lines().count() as u64),
-        None if said.starts_with("while parsing") => (problem(said), line.saturating_sub(1)),
-        None => (problem(said), if line > 1 { line } else { 0 }),
-    };
-    if line == 0 { problem.to_owned() } else { format!("line {line}: {problem}") }
-}
-
-/// Strips the context of a message (`while parsing a block mapping, `), which Go does not print.
-fn problem(said: &str) -> &str {
-    let context = said.strip_prefix("while ").and_then(|rest| rest.split_once(", "));
-    context.map_or(said, |(_, problem)| problem)
-}
-
-/// A value and the repeated keys in it.
-#[derive(Default)]
-struct ParsedValue {
-    value: Value,
-    /// `line 7: key "size" already set in map`, in the order of the text.
-    repeated: Vec<String>,
-}
-
-impl From<Value> for ParsedValue {
-    fn from(value: Value) -> Self {
-        Self { value, repeated: Vec::new() }
-    }
-}
-
-impl<'de> Deserialize<'de> for ParsedValue {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(ValueVisitor)
-    }
-}
-
-struct ValueVisitor;
-
-impl<'de> Visitor<'de> for ValueVisitor {
-    type Value = ParsedValue;
-
-    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("a YAML value")
-    }
-
-    fn visit_bool<E>(self, value: bool) -> Result<ParsedValue, E> {
-        Ok(Value::Bool(value).into())
-    }
-
-    fn visit_i64<E>(self, value: i64) -> Result<ParsedValue, E> {
-        Ok(Value::from(value).into())
-    }
-
-    fn visit_u64<E>(self, value: u64) -> Result<ParsedValue, E> {
-        Ok(Value::from(value).into())
-    }
-
-    fn visit_f64<E>(self, value: f64) -> Result<ParsedValue, E> {
-        Ok(Number::from_f64(value).map_or(Value::Null, Value::Number).into())
-    }
-
-    fn visit_str<E>(self, value: &str) -> Result<ParsedValue, E> {
-        Ok(Value::from(value).into())
-    }
-
-    fn visit_string<E>(self, value: String) -> Result<ParsedValue, E> {
-        Ok(Value::from(value).into())
-    }
-
-    fn visit_unit<E>(self) -> Result<ParsedValue, E> {
-        Ok(ParsedValue::default())
-    }
-
-    fn visit_none<E>(self) -> Result<ParsedValue, E> {
-        Ok(ParsedValue::default())
-    }
-
-    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<ParsedValue, D::Error> {
-        ParsedValue::deserialize(deserializer)
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<ParsedValue, A::Error> {
-        let mut list = Vec::new();
-        let mut repeated = Vec::new();
-        while let Some(mut item) = items.next_element::<ParsedValue>()? {
-            repeated.append(&mut item.repeated);
-            list.push(item.value);
-        }
-        Ok(ParsedValue { value: Value::Array(list), repeated })
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<ParsedValue, A::Error> {
-        let mut object = Map::new();
-        let mut repeated = Vec::new();
-        while let Some(name) = fields.next_key::<String>()? {
-            let field: Spanned<ParsedValue> = fields.next_value()?;
-            let line = field.referenced.line();
-            let mut node = field.value;
-            repeated.append(&mut node.repeated);
-            if object.contains_key(&name) && repeated.len() < decode::COMPLAINTS {
-                let key = Value::from(name.as_str());
-                repeated.push(format!("line {line}: key {key} already set in map"));
-            }
-            object.insert(name, node.value);
-        }
-        Ok(ParsedValue { value: Value::Object(object), repeated })
-    }
 }
 
 #[cfg(test)]
@@ -239,11 +97,101 @@ mod tests {
             ("a: b: c", "mapping values are not allowed in this context"),
             ("a: 1\nb: c: d\n", "line 2: mapping values are not allowed in this context"),
             ("{not json", "line 1: did not find expected ',' or '}'"),
-            ("a:\n- [1,\n", "line 2: did not find expected ',' or ']'"),
+            ("a:\n- [1,\n", "line 2: did not find expected node content"),
             ("a: 1\n b: 2\n- c\n", "line 2: mapping values are not allowed in this context"),
         ] {
             let error = read(text.as_bytes()).unwrap_err();
             assert_eq!(error, format!("error converting YAML to JSON: yaml: {why}"), "{text:?}");
         }
+    }
+
+    /// Observed with `sigs.k8s.io/yaml` v1.6.0, which kube-apiserver v1.36.3 uses.
+    #[test]
+    fn plain_texts_have_the_types_of_yaml_1_1() {
+        for (text, value) in [
+            (
+                "[y, Yes, ON, TRUE, n, no, off, False]",
+                json!([true, true, true, true, false, false, false, false]),
+            ),
+            ("[tRue, nUll, yEs]", json!(["tRue", "nUll", "yEs"])),
+            ("[01, 08, 0o10, 0x1F, 0b101, -0b1, 1_000, +1]", json!([1, 8, 8, 31, 5, -1, 1000, 1])),
+            (
+                "[.5, 1., 1e3, 1e400, 0xg, 12:30, 2020-01-01]",
+                json!([0.5, 1, 1000, "1e400", "0xg", "12:30", "2020-01-01"]),
+            ),
+            (
+                "[!!str 5, !!int \"5\", !!float 5, !!bool yes, !!null '', !c x, ! 12]",
+                json!(["5", 5, 5, true, null, "x", "12"]),
+            ),
+            ("[!!binary aGk=, !!timestamp 2020-01-01]", json!(["hi", "2020-01-01"])),
+            ("[9223372036854775807, 18446744073709551616]", json!([i64::MAX, 18_446_744_073_709_551_616.0])),
+            ("a: |2-\n    x\n\nb: >\n  c\n  d\n\n  e\n", json!({"a": "  x", "b": "c d\ne\n"})),
+            ("\"a\\\n  b\\x41\\u00e9\\L\"", json!("abAé\u{2028}")),
+            ("[a: b, ? c : d, e]", json!([{"a": "b"}, {"c": "d"}, "e"])),
+        ] {
+            check(text, &value, &[]);
+        }
+    }
+
+    /// Observed with `sigs.k8s.io/yaml` v1.6.0, which kube-apiserver v1.36.3 uses.
+    #[test]
+    fn keys_of_other_types_become_texts() {
+        check("{y: 1, off: 2, 01: 3, 0x10: 4}", &json!({"true": 1, "false": 2, "1": 3, "16": 4}), &[]);
+        check(
+            "{1.0: 1, .5: 2, 1e20: 3, 1234567.5: 4, .inf: 5}",
+            &json!({"1": 1, "0.5": 2, "1e+20": 3, "1.2345675e+06": 4, ".inf": 5}),
+            &[],
+        );
+        check("{!!int \"3\": 1, 'y': 2}", &json!({"3": 1, "y": 2}), &[]);
+        check(
+            "a: &a {x: 1, y: 2}\nb: {<<: *a, x: 3}\n",
+            &json!({"a": {"x": 1, "true": 2}, "b": {"x": 3, "true": 2}}),
+            &[r#"line 2: key "x" already set in map"#],
+        );
+    }
+
+    /// Observed with `sigs.k8s.io/yaml` v1.6.0, which kube-apiserver v1.36.3 uses.
+    #[test]
+    fn values_that_json_cannot_hold_are_refused() {
+        for (text, why) in [
+            ("a: .inf", "json: unsupported value: +Inf"),
+            ("null: v", r#"unsupported map key of type: %!s(<nil>), key: <nil>, value: "v""#),
+            (
+                "9223372036854775808: v",
+                r#"unsupported map key of type: uint64, key: 0x8000000000000000, value: "v""#,
+            ),
+            ("[a]: b", r#"yaml: invalid map key: []interface {}{"a"}"#),
+            ("a: *nope", "yaml: unknown anchor 'nope' referenced"),
+            ("a: &a [*a]", "yaml: anchor 'a' value contains itself"),
+            ("a: !!int abc", "yaml: cannot decode !!str `abc` as a !!int"),
+            ("a: !!binary '%'", "yaml: !!binary value contains invalid base64 data"),
+            ("<<: v", "yaml: map merge requires map or sequence of maps as the value"),
+            ("a: 1\nb: @x", "yaml: line 2: found character that cannot start any token"),
+            ("\ta: 1", "yaml: found character that cannot start any token"),
+            ("a: [\nb: c\n", "yaml: line 2: did not find expected ',' or ']'"),
+            ("a: \"x\n\n", "yaml: line 3: found unexpected end of stream"),
+            ("a: 'x\\/'\nb: \"\\/\"", "yaml: line 2: found unknown escape character"),
+            ("a: 1\nb\nc: 1\n", "yaml: line 3: could not find expected ':'"),
+            ("a: !x!y z", "yaml: found undefined tag handle"),
+            ("%YAML 1.2\n---\na: 1", "yaml: found incompatible YAML document"),
+            ("a: \u{1}", "yaml: control characters are not allowed"),
+        ] {
+            assert_eq!(read(text.as_bytes()).unwrap_err(), format!("{CONVERSION}{why}"), "{text:?}");
+        }
+        assert_eq!(read(b"a: \xff").unwrap_err(), format!("{CONVERSION}yaml: invalid leading UTF-8 octet"));
+    }
+
+    #[test]
+    fn repeated_aliases_and_deep_documents_are_refused() {
+        let many: String = (1..9)
+            .map(|n| format!("a{n}: &a{n} [{}]\n", vec![format!("*a{}", n - 1); 9].join(",")))
+            .collect();
+        let excessive = read(format!("a0: &a0 x\n{many}").as_bytes()).unwrap_err();
+        assert_eq!(excessive, format!("{CONVERSION}yaml: document contains excessive aliasing"));
+        let long = format!("a: &a \"{}\"\nb: [{}]\n", "x".repeat(100_000), vec!["*a"; 300].join(","));
+        assert_eq!(read(long.as_bytes()).unwrap_err(), excessive);
+        assert!(read(format!("{}{}", "[".repeat(127), "]".repeat(127)).as_bytes()).is_ok());
+        let deep = read("[".repeat(100_000).as_bytes()).unwrap_err();
+        assert_eq!(deep, format!("{CONVERSION}yaml: exceeded max depth of 127"));
     }
 }

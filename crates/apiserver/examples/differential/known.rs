@@ -11,13 +11,12 @@ struct Known {
     is: fn(&str, &Difference) -> bool,
 }
 
-const KNOWN: [Known; 25] = [
+const KNOWN: [Known; 24] = [
     Known { reason: "the data of a ControllerRevision are compared with its revision", is: is_revision },
     Known { reason: UNVALIDATED, is: is_validation },
     Known { reason: "decoding errors name fewer types of Go", is: is_go_type },
     Known { reason: "messages about immutable specs have no diff of Go structs", is: is_go_diff },
     Known { reason: "messages about immutable templates show the fields of the API", is: is_go_struct },
-    Known { reason: "syntax errors of YAML have the text of another parser", is: is_yaml_error },
     Known { reason: "a list ends without a token if no further object matches", is: is_continue_token },
     Known { reason: "several objects are converted by one call of a webhook", is: is_conversion_batch },
     Known { reason: "errors of strategic merge patches name fewer types of Go", is: is_strategic_error },
@@ -273,11 +272,6 @@ fn is_go_struct(subject: &str, difference: &Difference) -> bool {
         && subject.ends_with(" jobs")
         && difference.genuine.contains("field is immutable")
         && difference.ours.contains("field is immutable")
-}
-
-fn is_yaml_error(_: &str, difference: &Difference) -> bool {
-    let is_error = |text: &str| text.contains("error converting YAML to JSON: yaml: ");
-    is_error(&difference.genuine) && is_error(&difference.ours)
 }
 
 fn is_continue_token(subject: &str, difference: &Difference) -> bool {

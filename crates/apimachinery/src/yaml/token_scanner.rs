@@ -1,0 +1,570 @@
+//! Tokens of a YAML text, as libyaml, of which Go's library is a translation, divides it.
+//!
+//! The indentation of blocks becomes tokens for their starts and ends. A key is known only at its colon: until then, the position of each
+//! possible key is remembered, and the tokens for the key are inserted there later. A key must be on one line, and its colon follows within
+//! 1024 characters.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use super::scalar_scanner;
+use super::text_cursor::{TextCursor, is_blank, is_blank_or_end, is_break_or_end, is_word};
+
+/// Characters between the start of a key and its colon.
+const KEY_LENGTH: usize = 1024;
+
+/// A token with the line where it starts.
+#[derive(Debug)]
+pub(super) struct YamlToken {
+    pub(super) kind: TokenKind,
+    pub(super) line: usize,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum TokenKind {
+    StreamEnd,
+    VersionDirective { major: u32, minor: u32 },
+    TagDirective { handle: String, prefix: String },
+    DocumentStart,
+    DocumentEnd,
+    BlockListStart,
+    BlockMapStart,
+    BlockEnd,
+    FlowListStart,
+    FlowListEnd,
+    FlowMapStart,
+    FlowMapEnd,
+    BlockEntry,
+    FlowEntry,
+    Key,
+    Value,
+    Alias(String),
+    Anchor(String),
+    Tag { handle: String, suffix: String },
+    Scalar { text: String, is_plain: bool },
+}
+
+/// A place where a key may start.
+#[derive(Debug, Default)]
+struct PossibleKey {
+    is_possible: bool,
+    /// Whether the token cannot be anything else than a key.
+    is_required: bool,
+    /// Number of the token among all.
+    token: usize,
+    line: usize,
+    column: usize,
+    index: usize,
+}
+
+/// Divides a text into tokens.
+#[derive(Debug)]
+pub(super) struct TokenScanner<'a> {
+    cursor: TextCursor<'a>,
+    /// Tokens that were read ahead.
+    tokens: VecDeque<YamlToken>,
+    /// Number of tokens that were taken.
+    taken: usize,
+    /// Number of open brackets.
+    flow_level: usize,
+    /// Column of the innermost block, if there is one.
+    indent: Option<usize>,
+    outer_indents: Vec<Option<usize>>,
+    is_key_allowed: bool,
+    /// One place for the blocks, and one for each open bracket.
+    keys: Vec<PossibleKey>,
+    /// Places in `keys` by the number of their token.
+    keys_by_token: BTreeMap<usize, usize>,
+}
+
+impl<'a> TokenScanner<'a> {
+    pub(super) fn new(text: &'a str) -> Self {
+        Self {
+            cursor: TextCursor::new(text),
+            tokens: VecDeque::new(),
+            taken: 0,
+            flow_level: 0,
+            indent: None,
+            outer_indents: Vec::new(),
+            is_key_allowed: true,
+            keys: vec![PossibleKey::default()],
+            keys_by_token: BTreeMap::new(),
+        }
+    }
+
+    /// Returns the next token. After the end of the stream it stays the last one.
+    ///
+    /// # Errors
+    /// Go's message.
+    pub(super) fn peek(&mut self) -> Result<&YamlToken, String> {
+        while self.needs_more()? {
+            self.fetch()?;
+        }
+        Ok(self.tokens.front().expect("a token was fetched"))
+    }
+
+    /// Takes the token that [`peek`](Self::peek) returned last.
+    pub(super) fn take(&mut self) -> YamlToken {
+        self.taken += 1;
+        self.tokens.pop_front().expect("the token was peeked at")
+    }
+
+    /// Whether there is no token yet, or the next one may become a key.
+    fn needs_more(&mut self) -> Result<bool, String> {
+        if self.tokens.is_empty() {
+            return Ok(true);
+        }
+        match self.keys_by_token.get(&self.taken) {
+            Some(place) => self.is_key_valid(*place),
+            None => Ok(false),
+        }
+    }
+
+    fn is_key_valid(&mut self, place: usize) -> Result<bool, String> {
+        let Some(key) = self.keys.get_mut(place).filter(|key| key.is_possible) else {
+            return Ok(false);
+        };
+        if key.line == self.cursor.line && self.cursor.index <= key.index + KEY_LENGTH {
+            return Ok(true);
+        }
+        if key.is_required {
+            return Err(self.cursor.error("could not find expected ':'"));
+        }
+        key.is_possible = false;
+        Ok(false)
+    }
+
+    /// Remembers that a key may start here.
+    fn save_key(&mut self) -> Result<(), String> {
+        if !self.is_key_allowed {
+            return Ok(());
+        }
+        self.remove_key()?;
+        let token = self.taken + self.tokens.len();
+        let cursor = &self.cursor;
+        let key = PossibleKey {
+            is_possible: true,
+            is_required: self.flow_level == 0 && self.indent == Some(cursor.column),
+            token,
+            line: cursor.line,
+            column: cursor.column,
+            index: cursor.index,
+        };
+        *self.keys.last_mut().expect("the place of the blocks stays") = key;
+        self.keys_by_token.insert(token, self.keys.len() - 1);
+        Ok(())
+    }
+
+    /// Forgets the possible key of the innermost bracket or of the blocks.
+    fn remove_key(&mut self) -> Result<(), String> {
+        let key = self.keys.last_mut().expect("the place of the blocks stays");
+        if key.is_possible {
+            if key.is_required {
+                return Err(self.cursor.error("could not find expected ':'"));
+            }
+            key.is_possible = false;
+            self.keys_by_token.remove(&key.token);
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, kind: TokenKind, line: usize) {
+        self.tokens.push_back(YamlToken { kind, line });
+    }
+
+    /// Pushes a token of some characters that no scalar contains.
+    fn push_indicator(&mut self, kind: TokenKind, length: usize) {
+        self.push(kind, self.cursor.line);
+        (0..length).for_each(|_| self.cursor.skip());
+    }
+
+    /// Starts a block if `column` is deeper than the innermost one. The token is inserted before the token `before`, or at the end.
+    fn start_block(&mut self, column: usize, before: Option<usize>, kind: TokenKind, line: usize) {
+        if self.flow_level > 0 || self.indent.is_some_and(|indent| indent >= column) {
+            return;
+        }
+        self.outer_indents.push(self.indent.replace(column));
+        self.insert(before, kind, line);
+    }
+
+    /// Inserts a token before another one; at the end if there is none, or if that was taken.
+    fn insert(&mut self, before: Option<usize>, kind: TokenKind, line: usize) {
+        let place = before.and_then(|token| token.checked_sub(self.taken)).unwrap_or(self.tokens.len());
+        self.tokens.insert(place, YamlToken { kind, line });
+    }
+
+    /// Ends the blocks that are deeper than `column`; all of them if it is `None`.
+    fn end_blocks(&mut self, column: Option<usize>) {
+        if self.flow_level > 0 {
+            return;
+        }
+        while self.indent > column {
+            self.push(TokenKind::BlockEnd, self.cursor.line);
+            self.indent = self.outer_indents.pop().flatten();
+        }
+    }
+
+    /// Reads the next token, and those that come with it.
+    fn fetch(&mut self) -> Result<(), String> {
+        self.skip_to_token();
+        self.end_blocks(Some(self.cursor.column));
+        let (next, following) = (self.cursor.peek(), self.cursor.peek_after(1));
+        let is_in_flow = self.flow_level > 0;
+        let is_separated = is_blank_or_end(following);
+        match next {
+            '\0' => self.stream_end(),
+            '%' if self.cursor.column == 0 => self.directive(),
+            '-' if self.cursor.is_at_mark("---") => self.document_mark(TokenKind::DocumentStart),
+            '.' if self.cursor.is_at_mark("...") => self.document_mark(TokenKind::DocumentEnd),
+            '[' => self.bracket(TokenKind::FlowListStart),
+            '{' => self.bracket(TokenKind::FlowMapStart),
+            ']' => self.closing_bracket(TokenKind::FlowListEnd),
+            '}' => self.closing_bracket(TokenKind::FlowMapEnd),
+            ',' => {
+                self.remove_key()?;
+                self.is_key_allowed = true;
+                self.push_indicator(TokenKind::FlowEntry, 1);
+                Ok(())
+            }
+            '-' if is_separated => self.block_entry(),
+            '?' if is_in_flow || is_separated => self.key(),
+            ':' if is_in_flow || is_separated => self.value(),
+            '*' | '&' => self.anchor(next == '*'),
+            '!' => self.tag(),
+            '|' | '>' if !is_in_flow => {
+                self.remove_key()?;
+                self.is_key_allowed = true;
+                let line = self.cursor.line;
+                let text = scalar_scanner::block(&mut self.cursor, self.indent)?;
+                self.push(TokenKind::Scalar { text, is_plain: false }, line);
+                Ok(())
+            }
+            '\'' | '"' => {
+                self.save_key()?;
+                self.is_key_allowed = false;
+                let line = self.cursor.line;
+                let text = scalar_scanner::quoted(&mut self.cursor)?;
+                self.push(TokenKind::Scalar { text, is_plain: false }, line);
+                Ok(())
+            }
+            '-' if !is_blank(following) => self.plain_scalar(),
+            '?' | ':' if !is_in_flow && !is_separated => self.plain_scalar(),
+            '-' | '?' | ':' | '#' | '|' | '>' | '%' | '@' | '`' => Err(self.no_token()),
+            next if is_blank_or_end(next) => Err(self.no_token()),
+            _ => self.plain_scalar(),
+        }
+    }
+
+    fn no_token(&self) -> String {
+        self.cursor.error("found character that cannot start any token")
+    }
+
+    /// Moves over white space and comments. Tabs count as white space where no key can start.
+    fn skip_to_token(&mut self) {
+        loop {
+            while self.cursor.peek() == ' '
+                || (self.cursor.peek() == '\t' && (self.flow_level > 0 || !self.is_key_allowed))
+            {
+                self.cursor.skip();
+            }
+            self.cursor.skip_comment();
+            let line = self.cursor.line;
+            self.cursor.skip_line_break();
+            if self.cursor.line == line {
+                return;
+            }
+            if self.flow_level == 0 {
+                self.is_key_allowed = true;
+            }
+        }
+    }
+
+    fn stream_end(&mut self) -> Result<(), String> {
+        self.cursor.end_line();
+        self.end_blocks(None);
+        self.remove_key()?;
+        self.is_key_allowed = false;
+        self.push(TokenKind::StreamEnd, self.cursor.line);
+        Ok(())
+    }
+
+    fn document_mark(&mut self, kind: TokenKind) -> Result<(), String> {
+        self.end_blocks(None);
+        self.remove_key()?;
+        self.is_key_allowed = false;
+        self.push_indicator(kind, 3);
+        Ok(())
+    }
+
+    fn bracket(&mut self, kind: TokenKind) -> Result<(), String> {
+        self.save_key()?;
+        let token = self.taken + self.tokens.len();
+        self.keys.push(PossibleKey { token, ..PossibleKey::default() });
+        self.flow_level += 1;
+        self.is_key_allowed = true;
+        self.push_indicator(kind, 1);
+        Ok(())
+    }
+
+    fn closing_bracket(&mut self, kind: TokenKind) -> Result<(), String> {
+        self.remove_key()?;
+        if self.flow_level > 0 {
+            self.flow_level -= 1;
+            if let Some(key) = self.keys.pop() {
+                self.keys_by_token.remove(&key.token);
+            }
+        }
+        self.is_key_allowed = false;
+        self.push_indicator(kind, 1);
+        Ok(())
+    }
+
+    /// Starts a block for an entry or key, unless it stands in brackets.
+    fn start_block_here(&mut self, kind: TokenKind, refusal: &str) -> Result<(), String> {
+        if self.flow_level > 0 {
+            return Ok(());
+        }
+        if !self.is_key_allowed {
+            return Err(self.cursor.error(refusal));
+        }
+        self.start_block(self.cursor.column, None, kind, self.cursor.line);
+        Ok(())
+    }
+
+    fn block_entry(&mut self) -> Result<(), String> {
+        let refusal = "block sequence entries are not allowed in this context";
+        self.start_block_here(TokenKind::BlockListStart, refusal)?;
+        self.remove_key()?;
+        self.is_key_allowed = true;
+        self.push_indicator(TokenKind::BlockEntry, 1);
+        Ok(())
+    }
+
+    fn key(&mut self) -> Result<(), String> {
+        let refusal = "mapping keys are not allowed in this context";
+        self.start_block_here(TokenKind::BlockMapStart, refusal)?;
+        self.remove_key()?;
+        self.is_key_allowed = self.flow_level == 0;
+        self.push_indicator(TokenKind::Key, 1);
+        Ok(())
+    }
+
+    fn value(&mut self) -> Result<(), String> {
+        let place = self.keys.len() - 1;
+        if self.is_key_valid(place)? {
+            let key = &mut self.keys[place];
+            key.is_possible = false;
+            let (token, line, column) = (key.token, key.line, key.column);
+            self.keys_by_token.remove(&token);
+            self.insert(Some(token), TokenKind::Key, line);
+            self.start_block(column, Some(token), TokenKind::BlockMapStart, line);
+            self.is_key_allowed = false;
+        } else {
+            let refusal = "mapping values are not allowed in this context";
+            self.start_block_here(TokenKind::BlockMapStart, refusal)?;
+            self.is_key_allowed = self.flow_level == 0;
+        }
+        self.push_indicator(TokenKind::Value, 1);
+        Ok(())
+    }
+
+    fn plain_scalar(&mut self) -> Result<(), String> {
+        self.save_key()?;
+        self.is_key_allowed = false;
+        let line = self.cursor.line;
+        let indent = self.indent.map_or(0, |indent| indent + 1);
+        let (text, is_broken) = scalar_scanner::plain(&mut self.cursor, indent, self.flow_level > 0)?;
+        if is_broken {
+            self.is_key_allowed = true;
+        }
+        self.push(TokenKind::Scalar { text, is_plain: true }, line);
+        Ok(())
+    }
+
+    fn anchor(&mut self, is_alias: bool) -> Result<(), String> {
+        self.save_key()?;
+        self.is_key_allowed = false;
+        let line = self.cursor.line;
+        self.cursor.skip();
+        let name = self.word();
+        let next = self.cursor.peek();
+        if name.is_empty() || !(is_blank_or_end(next) || "?:,]}%@`".contains(next)) {
+            return Err(self.cursor.error("did not find expected alphabetic or numeric character"));
+        }
+        self.push(if is_alias { TokenKind::Alias(name) } else { TokenKind::Anchor(name) }, line);
+        Ok(())
+    }
+
+    fn word(&mut self) -> String {
+        let mut word = String::new();
+        while is_word(self.cursor.peek()) {
+            self.cursor.read(&mut word);
+        }
+        word
+    }
+
+    /// Reads a tag: `!<uri>`, `!handle!suffix`, `!suffix` or `!` alone, which has an empty handle.
+    fn tag(&mut self) -> Result<(), String> {
+        self.save_key()?;
+        self.is_key_allowed = false;
+        let line = self.cursor.line;
+        let (handle, suffix) = if self.cursor.peek_after(1) == '<' {
+            self.cursor.skip();
+            self.cursor.skip();
+            let suffix = self.tag_uri("")?;
+            if self.cursor.peek() != '>' {
+                return Err(self.cursor.error("did not find the expected '>'"));
+            }
+            self.cursor.skip();
+            (String::new(), suffix)
+        } else {
+            let handle = self.tag_handle(false)?;
+            if handle.len() > 1 && handle.ends_with('!') {
+                let suffix = self.tag_uri("")?;
+                (handle, suffix)
+            } else {
+                match self.tag_uri(&handle)? {
+                    suffix if suffix.is_empty() => (suffix, "!".to_owned()),
+                    suffix => ("!".to_owned(), suffix),
+                }
+            }
+        };
+        if !is_blank_or_end(self.cursor.peek()) {
+            return Err(self.cursor.error("did not find expected whitespace or line break"));
+        }
+        self.push(TokenKind::Tag { handle, suffix }, line);
+        Ok(())
+    }
+
+    fn tag_handle(&mut self, is_directive: bool) -> Result<String, String> {
+        let missing = "did not find expected '!'";
+        if self.cursor.peek() != '!' {
+            return Err(self.cursor.error(missing));
+        }
+        let mut handle = String::new();
+        self.cursor.read(&mut handle);
+        handle.push_str(&self.word());
+        if self.cursor.peek() == '!' {
+            self.cursor.read(&mut handle);
+        } else if is_directive && handle != "!" {
+            return Err(self.cursor.error(missing));
+        }
+        Ok(handle)
+    }
+
+    /// Reads the URI of a tag after a handle, of which all but the `!` belongs to the URI.
+    fn tag_uri(&mut self, handle: &str) -> Result<String, String> {
+        let mut uri: Vec<u8> = handle.bytes().skip(1).collect();
+        let mut is_tag = !handle.is_empty();
+        loop {
+            let next = self.cursor.peek();
+            if next == '%' {
+                self.uri_escapes(&mut uri)?;
+            } else if is_word(next) || ";/?:@&=+$,.!~*'()[]".contains(next) {
+                let mut buffer = [0; 4];
+                uri.extend_from_slice(next.encode_utf8(&mut buffer).as_bytes());
+                self.cursor.skip();
+            } else {
+                break;
+            }
+            is_tag = true;
+        }
+        if !is_tag {
+            return Err(self.cursor.error("did not find expected tag URI"));
+        }
+        Ok(String::from_utf8_lossy(&uri).into_owned())
+    }
+
+    /// Reads the escaped bytes of one character.
+    fn uri_escapes(&mut self, uri: &mut Vec<u8>) -> Result<(), String> {
+        let mut left = None;
+        while left != Some(0) {
+            let digit = |place: usize| self.cursor.peek_after(place).to_digit(16);
+            let (Some(high), Some(low), '%') = (digit(1), digit(2), self.cursor.peek()) else {
+                return Err(self.cursor.error("did not find URI escaped octet"));
+            };
+            let byte = u8::try_from(high << 4 | low).unwrap_or_default();
+            left = match (left, byte) {
+                (Some(left), 0x80..=0xbf) => Some(left - 1),
+                (Some(_), _) => return Err(self.cursor.error("found an incorrect trailing UTF-8 octet")),
+                (None, 0..=0x7f) => Some(0),
+                (None, 0xc0..=0xdf) => Some(1),
+                (None, 0xe0..=0xef) => Some(2),
+                (None, 0xf0..=0xf7) => Some(3),
+                (None, _) => return Err(self.cursor.error("found an incorrect leading UTF-8 octet")),
+            };
+            uri.push(byte);
+            (0..3).for_each(|_| self.cursor.skip());
+        }
+        Ok(())
+    }
+
+    fn directive(&mut self) -> Result<(), String> {
+        self.end_blocks(None);
+        self.remove_key()?;
+        self.is_key_allowed = false;
+        let line = self.cursor.line;
+        self.cursor.skip();
+        let name = self.word();
+        if name.is_empty() {
+            return Err(self.cursor.error("could not find expected directive name"));
+        }
+        if !is_blank_or_end(self.cursor.peek()) {
+            return Err(self.cursor.error("found unexpected non-alphabetical character"));
+        }
+        let kind = match name.as_str() {
+            "YAML" => self.version_directive()?,
+            "TAG" => self.tag_directive()?,
+            _ => return Err(self.cursor.error("found unknown directive name")),
+        };
+        self.cursor.skip_blanks();
+        self.cursor.skip_comment();
+        if !is_break_or_end(self.cursor.peek()) {
+            return Err(self.cursor.error("did not find expected comment or line break"));
+        }
+        self.cursor.skip_line_break();
+        self.push(kind, line);
+        Ok(())
+    }
+
+    fn version_directive(&mut self) -> Result<TokenKind, String> {
+        self.cursor.skip_blanks();
+        let major = self.version_number()?;
+        if self.cursor.peek() != '.' {
+            return Err(self.cursor.error("did not find expected digit or '.' character"));
+        }
+        self.cursor.skip();
+        let minor = self.version_number()?;
+        Ok(TokenKind::VersionDirective { major, minor })
+    }
+
+    fn version_number(&mut self) -> Result<u32, String> {
+        let mut number = 0;
+        let mut length = 0;
+        while let Some(digit) = self.cursor.peek().to_digit(10) {
+            length += 1;
+            if length > 2 {
+                return Err(self.cursor.error("found extremely long version number"));
+            }
+            number = number * 10 + digit;
+            self.cursor.skip();
+        }
+        if length == 0 {
+            return Err(self.cursor.error("did not find expected version number"));
+        }
+        Ok(number)
+    }
+
+    fn tag_directive(&mut self) -> Result<TokenKind, String> {
+        self.cursor.skip_blanks();
+        let handle = self.tag_handle(true)?;
+        if !is_blank(self.cursor.peek()) {
+            return Err(self.cursor.error("did not find expected whitespace"));
+        }
+        self.cursor.skip_blanks();
+        let prefix = self.tag_uri("")?;
+        if !is_blank_or_end(self.cursor.peek()) {
+            return Err(self.cursor.error("did not find expected whitespace or line break"));
+        }
+        Ok(TokenKind::TagDirective { handle, prefix })
+    }
+}
