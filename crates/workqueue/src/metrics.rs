@@ -16,8 +16,8 @@ use crate::{Priority, Reason};
 /// | `workqueue_unfinished_work_seconds` | [`Gauges::unfinished`] |
 /// | `workqueue_longest_running_processor_seconds` | [`Gauges::longest_running`] |
 ///
-/// The queue calls these under its lock, so they must neither block nor panic nor call the queue; they should do no more than
-/// an atomic addition.
+/// The queue calls these methods under its lock and in the middle of a change. So they must not block, must not panic, and must not call
+/// the queue: the call would panic, and the change would remain incomplete. They should do no more than an atomic addition.
 pub trait Metrics: Send + Sync {
     /// Counts a key that became ready. Adds of ready keys do not count, and a delayed key counts when it is due.
     fn added(&self, priority: Priority);

@@ -29,7 +29,8 @@ pub struct Options<K> {
     pub(crate) metrics: Option<Arc<dyn Metrics>>,
 }
 
-pub(crate) type FlowOf<K> = Box<dyn Fn(&K) -> Flow + Send>;
+/// Shared by the queue's handle, which calls it, and by the core.
+pub(crate) type FlowOf<K> = Arc<dyn Fn(&K) -> Flow + Send + Sync>;
 
 #[derive(Clone, Copy)]
 pub(crate) struct Debounce {
@@ -104,10 +105,11 @@ impl<K> Options<K> {
     /// second key of any flow. So none of `n` active flows waits longer than `⌈n / workers⌉` times the longest
     /// run, however many keys the others have. Default: all keys are of one flow, in the order in which they became ready.
     ///
-    /// The function is called under the queue's lock when a key enters the queue.
+    /// The function is called when a key enters the queue, without a lock, so it may call the queue. A key that several tasks add at once
+    /// may be passed to it several times, and must have the same flow each time.
     #[must_use]
-    pub fn fair_by(mut self, flow_of: impl Fn(&K) -> Flow + Send + 'static) -> Self {
-        self.flow_of = Some(Box::new(flow_of));
+    pub fn fair_by(mut self, flow_of: impl Fn(&K) -> Flow + Send + Sync + 'static) -> Self {
+        self.flow_of = Some(Arc::new(flow_of));
         self
     }
 

@@ -6,6 +6,7 @@ use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::core::{Added, Adding};
 use crate::item::Item;
 use crate::metrics::Gauges;
 use crate::options::{AddOptions, Options};
@@ -15,6 +16,10 @@ use crate::snapshot::{KeySnapshot, Waiting};
 /// A queue that contains each key at most once, and hands out a key only while no other run of it is in progress.
 ///
 /// A handle: its clones refer to the same queue. The [crate docs](crate) describe its guarantees, and have an example.
+///
+/// A key is hashed and dropped without a lock. `Eq` and `Clone` of keys are called under the queue's lock, like the
+/// [`RateLimiter`](crate::RateLimiter) and the [`Metrics`](crate::Metrics). They must neither block nor call the queue: a call from them
+/// panics.
 #[doc(alias = "TypedRateLimitingInterface")]
 #[doc(alias = "PriorityQueue")]
 pub struct Queue<K> {
@@ -89,8 +94,13 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     #[doc(alias = "AddWithOpts")]
     pub fn add_with(&self, key: K, how: AddOptions) {
         let hash = self.shared.hash(&key);
-        let mut adding = Some(key);
-        self.shared.change(|inner, now| inner.core.add(&mut adding, hash, how, now));
+        let mut adding = Adding { key: Some(key), flow: None };
+        let add =
+            |adding: &mut Adding<K>| self.shared.change(|inner, now| inner.core.add(adding, hash, how, now));
+        if add(&mut adding) == Added::NeedsFlow {
+            adding.flow = adding.key.as_ref().and_then(|key| self.shared.flow_of(key));
+            add(&mut adding);
+        }
     }
 
     /// Cancels every requested run of `key`: it is neither ready nor waiting afterwards. A run in progress

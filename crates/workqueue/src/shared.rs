@@ -7,17 +7,19 @@ use std::task::{Context, Poll, Waker, ready};
 use hashbrown::DefaultHashBuilder;
 use tokio::time::Instant;
 
-use crate::core::{Core, Loan, Now, Taken, Timestamp};
+use crate::core::{Core, Flow, Loan, Now, Taken, Timestamp};
 use crate::item::Item;
-use crate::options::Options;
-use crate::sync::{self, Alarm, Mutex};
+use crate::options::{FlowOf, Options};
+use crate::sync::{self, Alarm, QueueLock};
 use crate::waiters::{Ticket, Waiters};
 
 pub(crate) struct Shared<K> {
     pub(crate) epoch: Instant,
     /// The hasher of the core, so that keys are hashed before the lock is taken.
     hasher: DefaultHashBuilder,
-    pub(crate) inner: Mutex<Inner<K>>,
+    /// The user's function, which is called without the lock.
+    flow_of: Option<FlowOf<K>>,
+    pub(crate) inner: QueueLock<Inner<K>>,
 }
 
 /// State under the lock. A change ends with [`Inner::calls`], and its wakers are woken after unlocking.
@@ -32,12 +34,14 @@ pub(crate) struct Inner<K> {
 impl<K> Shared<K> {
     pub(crate) fn new(options: Options<K>) -> Self {
         let epoch = sync::now();
+        let flow_of = options.flow_of.clone();
         let core = Core::new(options, epoch);
         let hasher = core.hasher();
         Self {
             epoch,
             hasher,
-            inner: Mutex::new(Inner { core, getters: Waiters::new(), drainers: Waiters::new() }),
+            flow_of,
+            inner: QueueLock::new(Inner { core, getters: Waiters::new(), drainers: Waiters::new() }),
         }
     }
 
@@ -71,6 +75,11 @@ impl<K> Shared<K> {
     #[inline]
     pub(crate) fn hash(&self, key: &impl Hash) -> u64 {
         self.hasher.hash_one(key)
+    }
+
+    /// The flow of a key; `None` if the queue has no flows.
+    pub(crate) fn flow_of(&self, key: &K) -> Option<Flow> {
+        self.flow_of.as_ref().map(|flow_of| flow_of(key))
     }
 
     /// Changes the state, and wakes the tasks that the change concerns.

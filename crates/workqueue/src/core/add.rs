@@ -6,22 +6,39 @@ use hashbrown::hash_table::Entry::{Occupied, Vacant};
 
 use super::entry::{Again, Reason, State};
 use super::when::Due;
-use super::{Core, Id, Now, Timestamp};
+use super::{Core, Flow, Id, Now, Timestamp};
 use crate::Priority;
 use crate::options::AddOptions;
 
+/// A key to be added, with its flow.
+pub(crate) struct Adding<K> {
+    /// Taken when the key enters the queue; otherwise the caller drops it, outside the lock.
+    pub(crate) key: Option<K>,
+    /// `None` until [`Core::add`] asks for it.
+    pub(crate) flow: Option<Flow>,
+}
+
+/// Result of [`Core::add`].
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Added {
+    /// The add took effect.
+    Complete,
+    /// Nothing has changed: the key would enter a queue with flows, and its flow is unknown. The caller determines it outside the
+    /// lock, because the function for it is the user's code, and adds the key again.
+    NeedsFlow,
+}
+
 impl<K: Clone + Eq + Hash> Core<K> {
-    /// Adds a key. `hash` is that of `key` by [`hasher`](Self::hasher). The key is taken only if it enters the queue; otherwise
-    /// the caller drops it, outside the lock.
+    /// Adds a key. `hash` is that of the key by [`hasher`](Self::hasher).
     pub(crate) fn add(
         &mut self,
-        adding: &mut Option<K>,
+        adding: &mut Adding<K>,
         hash: u64,
         how: AddOptions,
         now: &Now<impl FnOnce() -> Timestamp>,
-    ) {
-        let Some(key) = adding.as_ref().filter(|_| !self.is_shut_down()) else {
-            return;
+    ) -> Added {
+        let Some(key) = adding.key.as_ref().filter(|_| !self.is_shut_down()) else {
+            return Added::Complete;
         };
         self.advance(now);
         self.index.reserve(&self.slab);
@@ -35,14 +52,16 @@ impl<K: Clone + Eq + Hash> Core<K> {
                     _ => self.add_with_care(Some(id), adding, hash, how, now),
                 }
             }
+            Vacant(_) if adding.flow.is_none() && self.options.flow_of.is_some() => return Added::NeedsFlow,
             Vacant(place) if how.is_event() && self.options.debounce.is_none() => {
-                let flow = self.order.fifos.join(|| Some(self.options.flow_of.as_ref()?(key)));
-                let id = self.slab.insert(adding, hash, flow, how.priority.unwrap_or_default());
+                let flow = self.order.fifos.join(adding.flow.as_ref());
+                let id = self.slab.insert(&mut adding.key, hash, flow, how.priority.unwrap_or_default());
                 place.insert(id);
                 self.enter(id, now);
             }
             Vacant(_) => self.add_with_care(None, adding, hash, how, now),
         }
+        Added::Complete
     }
 
     /// Handles the other cases of [`add`](Self::add): a delayed or failed key, or a known one that is not ready. Separate,
@@ -51,17 +70,17 @@ impl<K: Clone + Eq + Hash> Core<K> {
     fn add_with_care(
         &mut self,
         known: Option<Id>,
-        adding: &mut Option<K>,
+        adding: &mut Adding<K>,
         hash: u64,
         how: AddOptions,
         now: &Now<impl FnOnce() -> Timestamp>,
     ) {
         // Called before anything changes: a limiter is the user's code, and may panic.
-        let failed = adding.as_ref().filter(|_| how.rate_limited && self.is_charged(known));
+        let failed = adding.key.as_ref().filter(|_| how.rate_limited && self.is_charged(known));
         let charged = failed.map(|key| self.options.rate_limiter.charge(key, now.instant(self.epoch)));
         let id = known.unwrap_or_else(|| {
-            let flow = self.order.fifos.join(|| Some(self.options.flow_of.as_ref()?(adding.as_ref()?)));
-            let id = self.slab.insert(adding, hash, flow, how.priority.unwrap_or_default());
+            let flow = self.order.fifos.join(adding.flow.as_ref());
+            let id = self.slab.insert(&mut adding.key, hash, flow, how.priority.unwrap_or_default());
             self.index.insert(id, &self.slab);
             id
         });

@@ -52,6 +52,7 @@ use recovery::Recovery;
 use slab::{Id, Slab};
 use when::Due;
 
+pub(crate) use add::{Added, Adding};
 pub use entry::Reason;
 pub use flows::Flow;
 pub(crate) use loan::Loan;

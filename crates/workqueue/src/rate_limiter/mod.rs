@@ -78,7 +78,11 @@ impl Delay {
 /// [`when`](Self::when), [`forget`](Self::forget) and [`num_requeues`](Self::num_requeues) make a limiter, as in Go. The
 /// other methods have defaults that fit a limiter without a shared budget.
 ///
-/// The queue calls a limiter under its lock, so an implementation must neither block nor call the queue.
+/// The queue calls a limiter under its lock, because the delay of a failure depends on the state of the key, and the state must not change
+/// before the delay is applied. So an implementation must not call the queue: the call would panic. It must not block either, since every
+/// task that uses the queue would wait for it. Long computations and I/O belong elsewhere. A panic of `when` or `charge` leaves the queue
+/// as it was.
+///
 /// Time is an argument: a limiter returns the same results for the same calls at the same instants.
 #[doc(alias = "TypedRateLimiter")]
 pub trait RateLimiter<K>: Send {

@@ -9,6 +9,6 @@ pub mod model;
 mod real;
 
 #[cfg(workqueue_loom)]
-pub(crate) use model::{Alarm, Mutex, now};
+pub(crate) use model::{Alarm, Mutex, QueueLock, now};
 #[cfg(not(workqueue_loom))]
-pub(crate) use real::{Alarm, Mutex, now};
+pub(crate) use real::{Alarm, Mutex, QueueLock, now};

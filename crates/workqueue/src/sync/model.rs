@@ -23,6 +23,9 @@ impl<T> Mutex<T> {
     }
 }
 
+/// Loom reports a deadlock by itself.
+pub(crate) type QueueLock<T> = Mutex<T>;
+
 thread_local! {
     static EPOCH: Cell<Option<Instant>> = const { Cell::new(None) };
     static ELAPSED: Cell<Duration> = const { Cell::new(Duration::ZERO) };

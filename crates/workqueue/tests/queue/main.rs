@@ -4,12 +4,12 @@ use std::future::{Future, poll_fn};
 use std::hash::{Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-use kube_workqueue::{Item, ItemFastSlow, Options, Queue, RateLimiter, Reason};
+use kube_workqueue::{Flow, Item, ItemFastSlow, Options, Queue, RateLimiter, Reason};
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -314,6 +314,52 @@ async fn a_limiter_that_panics_leaves_the_queue_as_it_was() {
     assert!(catch_unwind(AssertUnwindSafe(|| queue.add_rate_limited("a"))).is_err());
     queue.add("a");
     assert_eq!(*timeout(SECOND, queue.get()).await.unwrap().unwrap(), "a");
+}
+
+/// A rate limiter that calls its queue by mistake.
+#[derive(Clone, Default)]
+struct CallsItsQueue(Arc<OnceLock<Queue<&'static str>>>);
+
+impl RateLimiter<&'static str> for CallsItsQueue {
+    fn when(&mut self, _key: &&'static str, _now: Instant) -> Duration {
+        self.0.get().expect("the test sets the queue").len() as u32 * SECOND
+    }
+
+    fn forget(&mut self, _key: &&'static str, _now: Instant) {}
+
+    fn num_requeues(&self, _key: &&'static str) -> u32 {
+        0
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_limiter_that_calls_its_queue_panics_instead_of_waiting_forever() {
+    let limiter = CallsItsQueue::default();
+    let queue = Queue::new(Options::default().rate_limiter(limiter.clone()));
+    limiter.0.set(queue.clone()).expect("it is set once");
+    let panic = catch_unwind(AssertUnwindSafe(|| queue.add_rate_limited("a"))).unwrap_err();
+    let message = panic.downcast_ref::<String>().expect("a message with values");
+    assert!(message.contains("called the queue that called it"), "{message}");
+    assert!(queue.snapshot_of(&"a").is_none(), "the queue is as it was, and unlocked");
+    queue.add("a");
+    assert_eq!(*timeout(SECOND, queue.get()).await.unwrap().unwrap(), "a");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_flow_function_may_call_its_queue() {
+    let handle: Arc<OnceLock<Queue<&'static str>>> = Arc::default();
+    let sees = Arc::clone(&handle);
+    let queue = Queue::new(Options::default().fair_by(move |_| {
+        let others = sees.get().expect("the test sets the queue").len();
+        Flow::from(others.to_string())
+    }));
+    handle.set(queue.clone()).expect("it is set once");
+    for key in ["a", "b", "a"] {
+        queue.add(key);
+    }
+    let flow =
+        |key: &'static str| queue.snapshot_of(&key).and_then(|key| key.flow).map(|flow| flow.to_string());
+    assert_eq!([flow("a"), flow("b")], [Some("0".to_owned()), Some("1".to_owned())]);
 }
 
 /// A key of a test, all of which are equal. The first one that is dropped while the flag is set panics.

@@ -45,7 +45,8 @@ impl<K: Clone + Eq + Hash> Core<K> {
 
     fn add_at(&mut self, now: Timestamp, key: K, how: AddOptions) {
         let hash = self.hash(&key);
-        self.add(&mut Some(key), hash, how, &Now::new(|| now));
+        let flow = self.options.flow_of.as_ref().map(|flow_of| flow_of(&key));
+        self.add(&mut Adding { key: Some(key), flow }, hash, how, &Now::new(|| now));
     }
 
     fn take_at(&mut self, now: Timestamp) -> Taken<K> {
