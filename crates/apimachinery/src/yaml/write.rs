@@ -188,7 +188,7 @@ impl DocumentWriter {
     fn in_brackets(self, out: &mut String, value: &Value) {
         match value {
             Value::String(text)
-                if text.contains([',', '[', ']', '{', '}', '?'])
+                if (text.contains([',', '[', ']', '{', '}', '?']) || text.starts_with(':'))
                     && scalar_style::is_plain(text, self.rules) =>
             {
                 out.push('\'');
@@ -450,6 +450,7 @@ mod tests {
             "\u{ffff}x",
             "\u{7f}",
             "\u{1fffe}",
+            ":a",
         ] {
             check_read_back(text);
         }
