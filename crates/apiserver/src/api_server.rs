@@ -19,6 +19,7 @@ use crate::api::conversion::Converter;
 use crate::api::flow_control::FlowControl;
 use crate::api::impersonation::Impersonation;
 use crate::api::verbs::Context;
+use crate::controllers::api_availability::RegisteredApis;
 use crate::controllers::definitions::Definitions;
 use crate::controllers::event_ttl::EVENT_TTL;
 use crate::faults::{Faults, Injector};
@@ -406,6 +407,9 @@ impl ApiServer {
             observers.push(Box::new(Arc::clone(configurations)));
         }
         observers.push(Box::new(Arc::clone(&services)));
+        // Last, because it writes: the other indices then know the commit that it follows.
+        let apis = Arc::new(RegisteredApis::default());
+        observers.push(Box::new(Arc::clone(&apis)));
         let cluster = Arc::new(ClusterState::new(
             options.seed,
             clock,
@@ -425,6 +429,7 @@ impl ApiServer {
         }
         // Not among the indices that a fork copies, so every server reads them from its store.
         configurations.iter().for_each(|configurations| configurations.refresh(&cluster));
+        apis.refresh(&cluster);
         if !is_forked {
             bootstrap::create(&cluster);
         }
@@ -451,6 +456,7 @@ impl ApiServer {
             impersonation: Impersonation::default(),
             admission,
             converter: Converter::default(),
+            apis,
             injector,
         });
         let server = Arc::new(Server { context, cluster, flow_control, body_limit: BodyLimit::default() });

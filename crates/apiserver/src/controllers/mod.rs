@@ -1,6 +1,7 @@
 //! Controllers of the server: tasks that react to changes and write like clients, under field managers of their own. They yield
 //! between objects.
 
+pub(crate) mod api_availability;
 pub(crate) mod definitions;
 pub(crate) mod event_ttl;
 pub(crate) mod garbage_collection;

@@ -196,6 +196,9 @@ where
     let registry = server.cluster.registry();
     let has_name = target.info().is_some_and(|info| !info.name.is_empty());
     let RequestTarget { route, query, verb, user_agent, arrived, .. } = *target;
+    if is_remote(server, &route) {
+        return Reply::text(503, "service unavailable\n").into_response();
+    }
     match route {
         Route::Resource(path) => {
             let Some(served) = registry.get(&path.group, &path.version, &path.plural) else {
@@ -225,6 +228,16 @@ where
             response
         }
     }
+}
+
+/// Whether the path belongs to an APIService of another server, to which requests are not proxied.
+fn is_remote(server: &Server, route: &Route) -> bool {
+    let (group, version) = match route {
+        Route::Resource(path) => (&path.group, &path.version),
+        Route::GroupVersion { group, version } | Route::Malformed { group, version } => (group, version),
+        _ => return false,
+    };
+    server.context.apis.is_remote(group, version)
 }
 
 /// Serves the fault API.

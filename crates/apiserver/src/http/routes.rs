@@ -13,6 +13,7 @@ use super::dispatch::{failure, not_found, text};
 use super::health_checks;
 use super::openapi_routes;
 use crate::api::verbs::reply::Reply;
+use crate::controllers::api_availability::RegisteredApi;
 use crate::http::discovery::{self, DiscoveryRoot};
 use crate::kind::registry::Registry;
 use crate::kind::resource::Resource;
@@ -113,12 +114,13 @@ fn discover(server: &Server, registry: &Registry, route: &Route, head: &Parts) -
     if let Some(root) = root
         && let Some(encoding) = discovery::wants_aggregated(&accept)
     {
-        return aggregated(&resources, root, encoding, head);
+        return aggregated(&resources, &server.context.apis.beyond(registry), root, encoding, head);
     }
+    let beyond = || server.context.apis.beyond(registry);
     let (document, group) = match route {
         Route::CoreVersions => (Some(discovery::core_versions(&server.cluster.address().to_string())), ""),
-        Route::Groups => (Some(discovery::group_list(&resources)), ""),
-        Route::Group(group) => (discovery::group(&resources, group), group.as_str()),
+        Route::Groups => (Some(discovery::group_list(&resources, &beyond())), ""),
+        Route::Group(group) => (discovery::group(&resources, &beyond(), group), group.as_str()),
         Route::GroupVersion { group, version } => {
             (discovery::resource_list(&resources, group, version), group.as_str())
         }
@@ -144,11 +146,12 @@ fn discover(server: &Server, registry: &Registry, route: &Route, head: &Parts) -
 
 fn aggregated(
     resources: &[Arc<Resource>],
+    beyond: &[RegisteredApi],
     root: DiscoveryRoot,
     encoding: Encoding,
     head: &Parts,
 ) -> Response<ResponseBody> {
-    let value = discovery::aggregated(resources, root);
+    let value = discovery::aggregated(resources, beyond, root);
     let document = value.to_string();
     let tag = format!("\"{}\"", discovery::etag(document.as_bytes()));
     let known = text(&head.headers, header::IF_NONE_MATCH).is_some_and(|tags| tags.contains(&tag));

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use http::Request;
 use http_body_util::{BodyExt, Full};
 use kube_apiserver_embedded::{ApiServer, Options};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tower_service::Service;
 
 /// Responses to `/api` and `/apis`, recorded with v1.36.3.
@@ -88,4 +88,51 @@ async fn every_builtin_resource_is_listed_as_recorded() {
         let more: Vec<&String> = ours.keys().filter(|name| !recorded.contains_key(*name)).collect();
         assert_eq!(more, [""; 0]);
     }
+}
+
+/// Recorded from kube-apiserver v1.36.3.
+#[tokio::test]
+async fn the_group_of_another_server_is_listed_and_unavailable() {
+    let server = ApiServer::start(Options::default());
+    let send = async |method: &str, path: &str, accept: &str, body: &Value| {
+        let request = Request::builder().method(method).uri(path);
+        let request = request.header("content-type", "application/json").header("accept", accept);
+        let request = request.body(Full::new(bytes::Bytes::from(body.to_string()))).unwrap();
+        let response = server.service().call(request).await.unwrap();
+        let code = response.status().as_u16();
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        (code, String::from_utf8(body.to_vec()).unwrap())
+    };
+    let json = "application/json";
+    let api = json!({
+        "metadata": {"name": "v1.b.example.com"},
+        "spec": {
+            "group": "b.example.com", "version": "v1", "groupPriorityMinimum": 1000, "versionPriority": 10,
+            "insecureSkipTLSVerify": true, "service": {"namespace": "default", "name": "s"},
+        },
+    });
+    let apis = "/apis/apiregistration.k8s.io/v1/apiservices";
+    assert_eq!(send("POST", apis, json, &api).await.0, 201);
+    let (code, group) = send("GET", "/apis/b.example.com", json, &Value::Null).await;
+    assert_eq!(code, 200);
+    let version = json!({"groupVersion": "b.example.com/v1", "version": "v1"});
+    assert_eq!(
+        serde_json::from_str::<Value>(&group).unwrap(),
+        json!({
+            "kind": "APIGroup", "apiVersion": "v1", "name": "b.example.com", "versions": [version],
+            "preferredVersion": version,
+        })
+    );
+    for (method, path) in [("GET", "/apis/b.example.com/v1"), ("POST", "/apis/b.example.com/v1/foos")] {
+        let answer = send(method, path, json, &json!({})).await;
+        assert_eq!(answer, (503, "service unavailable\n".to_owned()), "{method} {path}");
+    }
+    assert_eq!(send("GET", "/apis/b.example.com/v2", json, &Value::Null).await.0, 404);
+    let aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+    let list: Value = serde_json::from_str(&send("GET", "/apis", aggregated, &Value::Null).await.1).unwrap();
+    let groups = list["items"].as_array().unwrap();
+    let group = groups.iter().find(|group| group["metadata"]["name"] == "b.example.com").unwrap();
+    assert_eq!(group["versions"], json!([{"version": "v1", "freshness": "Stale"}]));
+    assert_eq!(send("DELETE", &format!("{apis}/v1.b.example.com"), json, &json!({})).await.0, 200);
+    assert_eq!(send("GET", "/apis/b.example.com", json, &Value::Null).await.0, 404);
 }

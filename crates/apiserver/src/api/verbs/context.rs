@@ -8,6 +8,7 @@ use crate::api::authentication::Authenticator;
 use crate::api::authorization::Authorizer;
 use crate::api::conversion::Converter;
 use crate::api::impersonation::Impersonation;
+use crate::controllers::api_availability::RegisteredApis;
 use crate::faults::Injector;
 
 /// Components of the server through which requests pass.
@@ -21,6 +22,8 @@ pub(crate) struct Context {
     pub(crate) admission: Admission,
     /// Conversion of custom objects by webhooks.
     pub(crate) converter: Converter,
+    /// APIServices, some of which belong to other servers.
+    pub(crate) apis: Arc<RegisteredApis>,
     /// Fault injection.
     pub(crate) injector: Arc<Injector>,
 }

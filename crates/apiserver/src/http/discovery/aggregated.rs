@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{VersionResources, groups, subresources};
+use super::{VersionResources, groups_with, subresources};
+use crate::controllers::api_availability::RegisteredApi;
 use crate::kind::resource::{Resource, Subresource};
 use crate::request::accept::{Encoding, ranges};
 
@@ -33,10 +34,15 @@ pub(crate) enum DiscoveryRoot {
     Apis,
 }
 
-/// Builds the document for a path.
-pub(crate) fn aggregated(resources: &[Arc<Resource>], root: DiscoveryRoot) -> Value {
+/// Builds the document for a path. Of the versions in `beyond` that belong to other servers, the resources are unknown.
+pub(crate) fn aggregated(
+    resources: &[Arc<Resource>],
+    beyond: &[RegisteredApi],
+    root: DiscoveryRoot,
+) -> Value {
     let is_core = root == DiscoveryRoot::Api;
-    let items: Vec<Value> = groups(resources)
+    let remote: Vec<RegisteredApi> = beyond.iter().filter(|api| api.is_remote()).cloned().collect();
+    let items: Vec<Value> = groups_with(resources, &remote)
         .into_iter()
         .filter(|group| group.name.is_empty() == is_core)
         .map(|group| {
@@ -51,6 +57,9 @@ pub(crate) fn aggregated(resources: &[Arc<Resource>], root: DiscoveryRoot) -> Va
 }
 
 fn version_entry(version: &VersionResources) -> Value {
+    if version.resources.is_empty() {
+        return json!({ "version": version.name, "freshness": "Stale" });
+    }
     let resources: Vec<Value> = version.resources.iter().map(|resource| resource_entry(resource)).collect();
     json!({ "version": version.name, "resources": resources, "freshness": "Current" })
 }

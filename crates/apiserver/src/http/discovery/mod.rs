@@ -14,6 +14,7 @@ use crate::kind::resource::{Resource, Subresource};
 use crate::kind::storage_version::version_order;
 use crate::kinds::builtin;
 
+use crate::controllers::api_availability::RegisteredApi;
 pub(crate) use aggregated::{AGGREGATED_JSON, AGGREGATED_YAML, DiscoveryRoot, aggregated, wants_aggregated};
 
 /// A group and its served versions, in order of preference.
@@ -73,16 +74,30 @@ pub(crate) fn core_versions(address: &str) -> Value {
     })
 }
 
-/// Builds `/apis`.
-pub(crate) fn group_list(resources: &[Arc<Resource>]) -> Value {
-    let groups: Vec<Value> =
-        groups(resources).iter().filter(|group| !group.name.is_empty()).map(group_entry).collect();
+/// Builds `/apis`. `beyond` are registered groups and versions without served resources.
+pub(crate) fn group_list(resources: &[Arc<Resource>], beyond: &[RegisteredApi]) -> Value {
+    let groups = groups_with(resources, beyond);
+    let groups: Vec<Value> = groups.iter().filter(|group| !group.name.is_empty()).map(group_entry).collect();
     json!({ "kind": "APIGroupList", "apiVersion": "v1", "groups": groups })
 }
 
-/// Builds `/apis/<group>`; `None` if no resource of the group is served.
-pub(crate) fn group(resources: &[Arc<Resource>], name: &str) -> Option<Value> {
-    let groups = groups(resources);
+/// Adds groups and versions without served resources, as last ones.
+fn groups_with(resources: &[Arc<Resource>], beyond: &[RegisteredApi]) -> Vec<Group> {
+    let mut groups = groups(resources);
+    for api in beyond {
+        let group = position_or_insert(
+            &mut groups,
+            |group| group.name == api.group,
+            || Group { name: api.group.clone(), versions: Vec::new() },
+        );
+        group.versions.push(VersionResources { name: api.version.clone(), resources: Vec::new() });
+    }
+    groups
+}
+
+/// Builds `/apis/<group>`; `None` if no version of the group is registered.
+pub(crate) fn group(resources: &[Arc<Resource>], beyond: &[RegisteredApi], name: &str) -> Option<Value> {
+    let groups = groups_with(resources, beyond);
     let group = groups.iter().find(|group| group.name == name && !name.is_empty())?;
     let mut document = group_entry(group);
     document["kind"] = json!("APIGroup");

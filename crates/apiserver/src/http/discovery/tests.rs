@@ -74,7 +74,7 @@ fn a_custom_kind_is_listed_with_its_subresources() {
         })
     );
     assert_eq!(
-        group(&resources, "cr-discovery-documents.example.com").unwrap(),
+        group(&resources, &[], "cr-discovery-documents.example.com").unwrap(),
         json!({
             "kind": "APIGroup", "apiVersion": "v1", "name": "cr-discovery-documents.example.com",
             "versions": [{"groupVersion": "cr-discovery-documents.example.com/v1", "version": "v1"}],
@@ -138,7 +138,7 @@ fn groups_are_in_the_order_of_a_kube_apiserver() {
         custom("a.example.com", "v1", "things", "Thing"),
     ];
     resources.extend(builtin_resources().into_iter().rev());
-    let list = group_list(&resources);
+    let list = group_list(&resources, &[]);
     let shown: Vec<String> = list["groups"]
         .as_array()
         .unwrap()
@@ -182,7 +182,7 @@ fn groups_are_in_the_order_of_a_kube_apiserver() {
 fn both_forms_contain_the_same_resources() {
     let mut resources = builtin_resources();
     resources.push(custom("a.example.com", "v1", "things", "Thing"));
-    let list = aggregated(&resources, DiscoveryRoot::Apis);
+    let list = aggregated(&resources, &[], DiscoveryRoot::Apis);
     assert_eq!(
         list["items"][1]["versions"][0]["resources"][2],
         json!({
@@ -203,7 +203,7 @@ fn both_forms_contain_the_same_resources() {
         last["versions"][0]["resources"][0]["responseKind"],
         json!({"group": "a.example.com", "version": "v1", "kind": "Thing"})
     );
-    assert_eq!(aggregated(&resources, DiscoveryRoot::Api)["items"][0]["metadata"], json!({}));
+    assert_eq!(aggregated(&resources, &[], DiscoveryRoot::Api)["items"][0]["metadata"], json!({}));
 }
 
 #[test]
