@@ -33,8 +33,8 @@ struct ErrorFields {
     message: String,
     /// `None` omits `details`; an empty map is written as `"details":{}`, as in some answers of kube-apiserver.
     details: Option<Map<String, Value>>,
-    /// `metadata.continue`; omitted if empty.
-    continue_token: String,
+    /// Fields of `metadata`, such as `continue`.
+    metadata: Map<String, Value>,
 }
 
 impl ApiError {
@@ -45,7 +45,7 @@ impl ApiError {
             reason: Cow::Borrowed(reason),
             message: message.into(),
             details: None,
-            continue_token: String::new(),
+            metadata: Map::new(),
         }))
     }
 
@@ -78,13 +78,17 @@ impl ApiError {
             }
             details
         });
-        Self(Box::new(ErrorFields {
-            code,
-            reason: Cow::Owned(reason),
-            message,
-            details,
-            continue_token: String::new(),
-        }))
+        let mut metadata = Map::new();
+        let given = &status["metadata"];
+        for field in ["selfLink", "resourceVersion", "continue"] {
+            if given[field].as_str().is_some_and(|text| !text.is_empty()) {
+                metadata.insert(field.to_owned(), given[field].clone());
+            }
+        }
+        if let Some(count) = given["remainingItemCount"].as_i64() {
+            metadata.insert("remainingItemCount".to_owned(), json!(count));
+        }
+        Self(Box::new(ErrorFields { code, reason: Cow::Owned(reason), message, details, metadata }))
     }
 
     /// Returns the HTTP code.
@@ -154,7 +158,9 @@ impl ApiError {
     /// Adds `metadata.continue`, with which a client can continue a list after its snapshot has expired.
     #[must_use]
     pub fn with_continue(mut self, token: &str) -> Self {
-        token.clone_into(&mut self.0.continue_token);
+        if !token.is_empty() {
+            self.0.metadata.insert("continue".to_owned(), json!(token));
+        }
         self
     }
 
@@ -162,12 +168,9 @@ impl ApiError {
     #[must_use]
     pub fn to_json(&self) -> Value {
         let mut status = json!({
-            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+            "kind": "Status", "apiVersion": "v1", "metadata": self.0.metadata, "status": "Failure",
             "message": self.0.message, "code": self.0.code,
         });
-        if !self.0.continue_token.is_empty() {
-            status["metadata"]["continue"] = json!(self.0.continue_token);
-        }
         if !self.0.reason.is_empty() {
             status["reason"] = json!(self.0.reason);
         }
@@ -315,6 +318,15 @@ impl std::fmt::Display for FieldError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Observed with kube-apiserver v1.36.3: the denial of a webhook keeps the revision in its metadata.
+    #[test]
+    fn a_status_keeps_the_metadata_of_lists() {
+        let given = json!({"metadata": {"resourceVersion": "7", "continue": "", "name": "x"}, "reason": "R"});
+        let error = ApiError::from_status(&given, 403, "m".to_owned());
+        assert_eq!(error.to_json()["metadata"], json!({"resourceVersion": "7"}));
+        assert_eq!(ApiError::bad_request("m").to_json()["metadata"], json!({}));
+    }
 
     #[test]
     fn thousands_of_messages_are_listed_once_each_and_quickly() {

@@ -631,7 +631,7 @@ mod tests {
         let parent = json!({"resource": "services", "namespace": "default", "name": "kubernetes"});
         assert_eq!(
             shown("IPAddress", &json!({"spec": {"parentRef": parent}})),
-            ["services/default/kubernetes"]
+            ["services/default/kubernetes", "<unknown>"]
         );
     }
 

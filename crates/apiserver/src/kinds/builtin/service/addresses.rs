@@ -11,6 +11,7 @@ use kube_apimachinery::status::{ApiError, FieldError};
 use serde_json::{Value, json};
 
 use crate::kind::{Allocator, Unallocated};
+use crate::kinds::builtin::shared::field_checks;
 use crate::kinds::builtin::shared::fields::{elements, set};
 
 const IPV4: &str = "IPv4";
@@ -230,9 +231,8 @@ fn validate_related(old: Option<&Value>, spec: &Value) -> Vec<FieldError> {
             if named.len() > 1 {
                 errors.push(FieldError::invalid(PLACE, &shown, "'None' must be the first and only value"));
             }
-        } else if address.parse::<IpAddr>().is_err() && !known.contains(address) {
-            let why = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
-            errors.push(FieldError::invalid(format!("{PLACE}[{at}]"), &json!(address).to_string(), why));
+        } else if !known.contains(address) {
+            errors.extend(field_checks::address(address, &format!("{PLACE}[{at}]")));
         }
     }
     let are_addresses = errors.len() == before;
@@ -697,6 +697,14 @@ mod tests {
             (
                 json!({"clusterIP": "x"}),
                 "clusterIPs[0]: Invalid value: \"x\": must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)",
+            ),
+            (
+                json!({"clusterIP": "010.0.0.1"}),
+                "clusterIPs[0]: Invalid value: \"010.0.0.1\": must not have leading 0s",
+            ),
+            (
+                json!({"clusterIP": "::ffff:10.0.0.1"}),
+                "clusterIPs[0]: Invalid value: \"::ffff:10.0.0.1\": must not be an IPv4-mapped IPv6 address",
             ),
             (
                 json!({"clusterIP": "fd00::1"}),
