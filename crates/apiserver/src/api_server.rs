@@ -22,6 +22,7 @@ use crate::api::verbs::Context;
 use crate::controllers::api_availability::RegisteredApis;
 use crate::controllers::definitions::Definitions;
 use crate::controllers::event_ttl::EVENT_TTL;
+use crate::controllers::service_addresses::ServiceAddresses;
 use crate::faults::{Faults, Injector};
 use crate::http::{ApiService, BodyLimit, Core, Server};
 use crate::kind::registry::Registry;
@@ -407,9 +408,11 @@ impl ApiServer {
             observers.push(Box::new(Arc::clone(configurations)));
         }
         observers.push(Box::new(Arc::clone(&services)));
-        // Last, because it writes: the other indices then know the commit that it follows.
+        // These two are the last ones, because they write: the other indices then know the commit that they follow.
         let apis = Arc::new(RegisteredApis::default());
         observers.push(Box::new(Arc::clone(&apis)));
+        let addresses = Arc::new(ServiceAddresses::default());
+        observers.push(Box::new(Arc::clone(&addresses)));
         let cluster = Arc::new(ClusterState::new(
             options.seed,
             clock,
@@ -430,6 +433,7 @@ impl ApiServer {
         // Not among the indices that a fork copies, so every server reads them from its store.
         configurations.iter().for_each(|configurations| configurations.refresh(&cluster));
         apis.refresh(&cluster);
+        addresses.refresh(&cluster);
         if !is_forked {
             bootstrap::create(&cluster);
         }

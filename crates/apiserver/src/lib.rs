@@ -135,8 +135,8 @@
 //! In profile [`Dev`](Profile::Dev) every namespace also gets a service account `default`, for pods that name none, and, if a
 //! listener uses TLS, a ConfigMap `kube-root-ca.crt` with its certificate authority. The objects that ResourceQuotas limit are
 //! counted, so that the quotas are enforced. In every profile the [authorities](Options::client_authority) of client certificates are
-//! published in the ConfigMap `extension-apiserver-authentication` of `kube-system`. The server creates neither IPAddresses for
-//! Services nor a Lease for itself.
+//! published in the ConfigMap `extension-apiserver-authentication` of `kube-system`. The server creates IPAddresses for
+//! Services, and no Lease for itself.
 //!
 //! Changes of immutable fields of volumes and claims are refused with Kubernetes' message, without the diff that kube-apiserver
 //! appends.

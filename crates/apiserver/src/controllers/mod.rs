@@ -8,4 +8,5 @@ pub(crate) mod garbage_collection;
 pub(crate) mod namespaces;
 pub(crate) mod quota_usage;
 pub(crate) mod role_aggregation;
+pub(crate) mod service_addresses;
 pub(crate) mod volume_protection;
