@@ -115,7 +115,7 @@ impl ErrorPosition {
     }
 }
 
-/// Returns the text of the first float with this value in a JSON text: `3.0`, `3e0`, `30e-1`.
+/// Returns the text of the first float with this value in a JSON text: `3.0`, `3e0`, `30e-1`. Integers beyond 64 bits are floats.
 #[must_use]
 pub fn float_as_sent(bytes: &[u8], value: f64) -> Option<&str> {
     let text = std::str::from_utf8(bytes).ok()?;
@@ -133,8 +133,12 @@ pub fn float_as_sent(bytes: &[u8], value: f64) -> Option<&str> {
         was_in_text || !(c.is_ascii_alphanumeric() || matches!(c, '.' | '+' | '-'))
     });
     words
-        .filter(|word| word.contains(['.', 'e', 'E']))
+        .filter(|word| word.contains(['.', 'e', 'E']) || is_beyond_64_bits(word))
         .find(|word| word.parse::<f64>().is_ok_and(|float| float.to_bits() == value.to_bits()))
+}
+
+fn is_beyond_64_bits(word: &str) -> bool {
+    word.parse::<i64>().is_err() && word.parse::<u64>().is_err()
 }
 
 /// Returns the start of a body for messages: in hexadecimal unless it looks like JSON.
@@ -441,6 +445,12 @@ mod tests {
         for (float, sent) in [(3.0, Some("30e-1")), (-1.5, Some("-1.50")), (31.0, None), (1.5, None)] {
             assert_eq!(float_as_sent(text, float), sent);
         }
+        let large = b"[18446744073709551615, 123456789012345678901234567890]";
+        assert_eq!(
+            float_as_sent(large, 123_456_789_012_345_678_901_234_567_890.0),
+            Some("123456789012345678901234567890")
+        );
+        assert_eq!(float_as_sent(large, 18_446_744_073_709_551_615.0), None);
         assert_eq!(float_as_sent(b"\xff3.0", 3.0), None);
     }
 

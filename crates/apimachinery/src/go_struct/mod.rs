@@ -2,6 +2,7 @@
 
 mod declared_order;
 mod messages;
+mod repeated_fields;
 mod round_trip;
 mod scalar;
 
@@ -11,6 +12,7 @@ use std::sync::OnceLock;
 
 pub use declared_order::patched_text;
 pub use messages::{has_kind, message, message_of_kind};
+pub use repeated_fields::merge_repeated;
 pub use round_trip::{complete, forget_empty, recall_empty};
 
 /// A Go struct. Its fields are parsed on first use.

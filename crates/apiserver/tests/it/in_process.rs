@@ -225,7 +225,7 @@ async fn a_bookmark_of_a_quiet_kind_follows_the_revision_that_others_move() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_waits_ends_at_its_deadline_after_a_bookmark() {
+async fn a_watch_that_waits_ends_at_its_deadline_after_bookmarks() {
     let server = ApiServer::start(Options::default());
     let api: Api<ConfigMap> = Api::default_namespaced(client(&server));
     let elsewhere: Api<ConfigMap> = Api::namespaced(client(&server), "kube-system");
@@ -234,6 +234,9 @@ async fn a_watch_that_waits_ends_at_its_deadline_after_a_bookmark() {
     elsewhere.create(&PostParams::default(), &config_map("moves-the-revision", "1")).await.unwrap();
     assert!(matches!(events.next().await.unwrap().unwrap(), WatchEvent::Bookmark(_)));
     assert_eq!(started.elapsed().as_secs(), 60);
+    // The last bookmark is sent even if the client has received its revision.
+    assert!(matches!(events.next().await.unwrap().unwrap(), WatchEvent::Bookmark(_)));
+    assert_eq!(started.elapsed().as_secs(), 88);
     assert!(events.next().await.is_none());
     assert_eq!(started.elapsed().as_secs(), 90);
 }

@@ -88,6 +88,12 @@ pub(super) fn check_type(served: &ServedKind, object: &Value) -> Result<(), Type
     if api_version == expected.api_version && kind == expected.kind {
         return Ok(());
     }
+    if kind == expected.kind && has_equal_kind(&served.resource.group, &api_version, &kind) {
+        let expected = &expected.api_version;
+        return Err(TypeMismatch::Error(ApiError::bad_request(format!(
+            "the API version in the data ({api_version}) does not match the expected API version ({expected})"
+        ))));
+    }
     let version = api_version.rsplit('/').next().unwrap_or_default();
     let why = if go_struct::has_kind(&api_version, &kind) {
         format!(
@@ -104,6 +110,24 @@ pub(super) fn check_type(served: &ServedKind, object: &Value) -> Result<(), Type
         "{kind} in version \"{version}\" cannot be handled as a {}: {why}",
         expected.kind
     ))))
+}
+
+/// Whether Go converts a kind of this version to the kind of the same name in `group`. Kinds have moved from group `extensions`, and Events
+/// are in two groups.
+pub(super) fn has_equal_kind(group: &str, api_version: &str, kind: &str) -> bool {
+    let (other, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    let is_moved = match (other, group) {
+        ("extensions", "apps") => matches!(kind, "DaemonSet" | "Deployment" | "ReplicaSet"),
+        ("extensions", "networking.k8s.io") => matches!(kind, "Ingress" | "NetworkPolicy"),
+        ("", "events.k8s.io") | ("events.k8s.io", "") => kind == "Event",
+        ("apps" | "extensions", "autoscaling") => kind == "Scale",
+        _ => other == group,
+    };
+    // Definitions are described by no table of messages.
+    let is_definition = other == "apiextensions.k8s.io"
+        && matches!(version, "v1" | "v1beta1")
+        && kind == "CustomResourceDefinition";
+    is_moved && (is_definition || go_struct::has_kind(api_version, kind))
 }
 
 /// Sets `apiVersion` and `kind`, which are optional at builtin endpoints.

@@ -30,6 +30,7 @@ pub(crate) mod watch;
 pub(crate) use context::Context;
 use kube_apimachinery::decode;
 use kube_apimachinery::go::quote;
+use kube_apimachinery::go_struct;
 use kube_apimachinery::managed_fields::Emptied;
 use kube_apimachinery::names::{self, NameRule};
 use kube_apimachinery::protobuf;
@@ -41,7 +42,7 @@ use kube_apimachinery::yaml;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tokio::time::Instant;
 
 use crate::api::admission::{Attributes, ObjectKind, OperationOptions, is_namespace};
@@ -198,8 +199,12 @@ impl Call {
         };
         let format = request_body::Format::of(self.content_type.as_deref())?;
         let decoded = match format {
-            request_body::Format::Json => decode::json(bytes)
-                .map_err(|why| unrecognized(format!("couldn't get version/kind; json parse error: {why}")))?,
+            request_body::Format::Json => self.decode_json(bytes).map_err(|refusal| match refusal {
+                JsonRefusal::Unreadable(why) => {
+                    unrecognized(format!("couldn't get version/kind; json parse error: {why}"))
+                }
+                JsonRefusal::Error(error) => error,
+            })?,
             request_body::Format::Yaml => yaml::read(bytes).map_err(|why| {
                 // The decoder of objects converts YAML itself, and adds no context.
                 unrecognized(why.strip_prefix(yaml::CONVERSION).unwrap_or(&why).to_owned())
@@ -235,6 +240,60 @@ impl Call {
         Ok((object, emptied))
     }
 
+    /// Parses JSON. Go decodes a builtin object field by field, so that repeated fields are merged, and parses a custom object as a whole, so
+    /// that a number beyond the range of floats is an error of its kind.
+    fn decode_json(&self, bytes: &Bytes) -> Result<decode::Decoded, JsonRefusal> {
+        let message = || go_struct::message_of_kind(&self.served.kind.api_version, &self.served.kind.kind);
+        match decode::json(bytes) {
+            Ok(mut decoded) if !decoded.strict.is_empty() && !self.served.is_custom() => {
+                if let Some(merged) = message().and_then(|kind| go_struct::merge_repeated(bytes, kind)) {
+                    decoded.value = merged;
+                }
+                Ok(decoded)
+            }
+            Ok(decoded) => Ok(decoded),
+            Err(why) => {
+                let number =
+                    why.strip_prefix("json: cannot unmarshal number ").filter(|_| self.served.is_custom());
+                let number = number.and_then(|rest| rest.split(' ').next());
+                let typed = number.and_then(|number| {
+                    let text = String::from_utf8_lossy(bytes).replace(number, "0");
+                    decode::json(text.as_bytes()).ok()
+                });
+                Err(match typed {
+                    Some(typed) => JsonRefusal::Error(self.cannot_be_handled(&typed.value, &why)),
+                    None => JsonRefusal::Unreadable(why),
+                })
+            }
+        }
+    }
+
+    /// Returns the paths of undeclared fields. A custom object in another version of its group is described by the schema of that version;
+    /// without one, all of its fields are undeclared.
+    pub(super) fn unknown_fields(&self, object: &Value) -> Vec<String> {
+        let mut unknown = self.served.unknown_fields(object);
+        let resource = &self.served.resource;
+        let text = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default();
+        let (group, version) = text("apiVersion").split_once('/').unwrap_or_default();
+        let is_other_version = self.served.is_custom()
+            && (group, text("kind")) == (&*resource.group, &*resource.kind)
+            && version != resource.version;
+        if is_other_version {
+            match self.cluster.registry().get(group, version, &resource.plural) {
+                Some(served) => unknown = served.schema.unknown_fields(object),
+                None => unknown.extend(
+                    object
+                        .as_object()
+                        .into_iter()
+                        .flat_map(Map::keys)
+                        .filter(|field| !matches!(field.as_str(), "apiVersion" | "kind" | "metadata"))
+                        .cloned(),
+                ),
+            }
+        }
+        unknown
+    }
+
     /// Removes unknown fields and sets defaults; reports them as `validation` requests.
     pub(crate) fn conform(
         &self,
@@ -248,7 +307,7 @@ impl Call {
         let is_of_kind = served.is_of_kind(object);
         let unknown = match validation {
             FieldValidation::Ignore => Vec::new(),
-            _ => served.unknown_fields(object),
+            _ => self.unknown_fields(object),
         };
         if let Err(why) = served.decode_errors(object, bytes) {
             return Err(self.cannot_be_handled(object, &why));
@@ -319,6 +378,13 @@ impl Call {
     pub(crate) fn not_allowed(&self, verb: &str) -> ApiError {
         method_not_allowed(&self.served, verb)
     }
+}
+
+/// Reason why a JSON body is refused before its type is checked.
+enum JsonRefusal {
+    /// It is no JSON; the response shows this message with the start of the body.
+    Unreadable(String),
+    Error(ApiError),
 }
 
 /// Checks a name with which an object is looked up.

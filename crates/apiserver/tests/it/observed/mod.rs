@@ -1,8 +1,10 @@
 //! Responses of kube-apiserver 1.36.3 that no recorded scenario contains, where clients rely on them.
 
 mod custom_kinds;
+mod methods;
 mod pods;
 mod reads;
+mod versions;
 mod writes;
 
 use bytes::Bytes;

@@ -153,3 +153,48 @@ async fn a_table_of_an_older_version_contains_objects_of_that_version() {
     let table = send(&service, "GET", &pods, &[old], "").await.value();
     assert_eq!(table["rows"][0]["object"]["apiVersion"], "meta.k8s.io/v1beta1");
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_bookmark_before_the_deadline_repeats_the_revision_of_the_last_event() {
+    let server = ApiServer::start(Options::default());
+    let service = server.service();
+    let path = format!("{NAMESPACE}/configmaps");
+    let start = get(&service, &path).await.value()["metadata"]["resourceVersion"].clone();
+    let watch = format!(
+        "{path}?watch=1&allowWatchBookmarks=true&timeoutSeconds=5&resourceVersion={}",
+        start.as_str().unwrap()
+    );
+    let (watched, _) = tokio::join!(get(&service, &watch), async {
+        tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+        post(&service, &path, &json!({"metadata": {"name": "a"}})).await
+    });
+    let events: Vec<Value> =
+        serde_json::Deserializer::from_slice(&watched.body).into_iter().collect::<Result<_, _>>().unwrap();
+    let kinds: Vec<&str> = events.iter().map(|event| event["type"].as_str().unwrap()).collect();
+    assert_eq!(kinds, ["ADDED", "BOOKMARK"]);
+    let revision = |event: &Value| event["object"]["metadata"]["resourceVersion"].clone();
+    assert_eq!(revision(&events[0]), revision(&events[1]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn watches_end_without_an_event_that_cannot_be_shown_and_after_a_negative_timeout() {
+    let server = ApiServer::start(Options::default());
+    let service = server.service();
+    let lists = ("accept", "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io");
+    for (path, headers) in [
+        ("/api/v1/namespaces?watch=1&timeoutSeconds=1", &[lists][..]),
+        ("/api/v1/namespaces?watch=1&timeoutSeconds=-1", &[]),
+    ] {
+        let ended = send(&service, "GET", path, headers, "").await;
+        assert_eq!((ended.code, ended.body.len()), (200, 0), "{path}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_continue_token_is_decoded_before_the_version_is_read() {
+    let server = ApiServer::start(Options::default());
+    let service = server.service();
+    let refused = get(&service, &format!("{NAMESPACE}/configmaps?continue=x&resourceVersion=y")).await;
+    let why = "invalid continue token: continue key is not valid: illegal base64 data at input byte 0";
+    assert_eq!((refused.code, refused.message().as_str()), (400, why));
+}
