@@ -3,17 +3,23 @@
 //! As in kube-apiserver, a request has a minute (`--request-timeout`), which the parameter `timeout` can shorten but not extend. Watches
 //! have a deadline of their own (`timeoutSeconds`). A write has 34 s from the arrival of its body.
 
+use http::{Response, header};
 use kube_apimachinery::go;
 use kube_apimachinery::status::ApiError;
 use tokio::time::{Duration, timeout};
 
+use crate::api::verbs::reply::Reply;
 use crate::request::info::RequestTarget;
 use crate::request::verb::Verb;
+use crate::response::ResponseBody;
 
 /// Default and maximum timeout, kube-apiserver's `--request-timeout`.
 const MAX_TIMEOUT: Duration = Duration::from_secs(60);
 /// Timeout of kube-apiserver's handlers of writes: not a round number, so that it is recognizable in logs.
 const LONGEST_WRITE: Duration = Duration::from_secs(34);
+
+/// Shorter timeouts have passed before a handler could answer. It is the resolution of timers.
+pub(crate) const SHORTEST: Duration = Duration::from_millis(1);
 
 /// Returns the timeout of a request.
 ///
@@ -43,7 +49,18 @@ pub(crate) async fn of_write<T>(write: impl Future<Output = Result<T, ApiError>>
     })
 }
 
-/// Builds the 504 for a request that took too long.
-pub(crate) fn passed(why: &str) -> ApiError {
+/// Answers a request that took too long. The handler around all others writes the `Status` without its type, as plain text.
+pub(crate) fn too_late() -> Response<ResponseBody> {
+    let mut status = passed("request did not complete within the allotted timeout").to_json();
+    if let Some(fields) = status.as_object_mut() {
+        fields.retain(|field, _| !matches!(field.as_str(), "kind" | "apiVersion"));
+    }
+    let mut response = Reply::text(504, &go::json(&status)).into_response();
+    response.headers_mut().remove(header::X_CONTENT_TYPE_OPTIONS);
+    response
+}
+
+/// Builds the error for a request that took too long.
+fn passed(why: &str) -> ApiError {
     ApiError::new(504, "Timeout", format!("Timeout: {why}")).with_details("", "", "")
 }

@@ -54,25 +54,23 @@ where
     let mut body = std::pin::pin!(body);
     let mut event = server.context.audit.begin(&target);
     let permissions = Permissions::new(&server.context.authorizer, event.as_ref().map(PendingEvent::record));
-    let in_time = match deadline::of(&target) {
+    let mut response = match deadline::of(&target) {
+        Ok(limit) if limit < deadline::SHORTEST => deadline::too_late(),
         Ok(limit) => {
             match timeout(limit, authenticated(server, &mut head, target, body.as_mut(), &permissions)).await
             {
                 Ok(response) => {
                     drain(&head, body).await;
-                    Ok(response)
+                    response
                 }
-                Err(_elapsed) => {
-                    Err(deadline::passed("request did not complete within the allotted timeout"))
-                }
+                Err(_elapsed) => deadline::too_late(),
             }
         }
-        Err(error) => Err(error),
+        Err(error) => {
+            let accept = text(&head.headers, header::ACCEPT);
+            failure(accept.as_deref(), &error).into_response()
+        }
     };
-    let mut response = in_time.unwrap_or_else(|error| {
-        let accept = text(&head.headers, header::ACCEPT);
-        failure(accept.as_deref(), &error).into_response()
-    });
     if let Some(warning) = server.context.authenticator.warning(&head) {
         let warnings = Warnings::default();
         warnings.add(warning.to_owned());
@@ -274,9 +272,18 @@ pub(crate) fn not_found(registry: &Registry, group: &str, accept: Option<&str>) 
 
 /// Whether the scope of the path is one of the resource: a namespace, all namespaces, or the cluster.
 fn is_well_formed(served: &ServedKind, path: &ResourcePath, method: &Method) -> bool {
+    if path.watch_prefix && !served.is_custom() && !served.resource.allows("watch") {
+        return false;
+    }
     if served.resource.namespaced && path.namespace.is_empty() {
-        // Across namespaces, custom resources have paths for reads only. Builtin ones refuse other methods later, with 405.
-        path.name.is_empty() && (!served.is_custom() || [Method::GET, Method::HEAD].contains(method))
+        // Across namespaces, custom resources have paths for reads only. Builtin ones have one if they can be listed, and refuse other
+        // methods later, with 405.
+        let has_path = if served.is_custom() {
+            [Method::GET, Method::HEAD].contains(method)
+        } else {
+            served.resource.allows("list")
+        };
+        path.name.is_empty() && has_path
     } else if served.resource.namespaced {
         true
     } else {
@@ -333,7 +340,6 @@ fn admissible(
         (false, subresource) if has_no_table(&served, subresource) => Endpoint::Action,
         (false, _) if matches!(verb, Verb::List | Verb::Watch) => Endpoint::Collection,
         (false, _) => Endpoint::Object,
-        (true, "scale") => Endpoint::CustomScale,
         (true, _) => Endpoint::Custom,
     };
     let mut call = Call {
@@ -453,7 +459,8 @@ fn check_allowed(call: &Call, verb: Verb) -> Result<(), ApiError> {
     let refuse = || Err(call.not_allowed(verb.name()));
     if !call.path.subresource.is_empty() {
         let verbs: Option<Vec<&str>> = match call.path.subresource.as_str() {
-            "status" | "scale" if !call.path.below.is_empty() => None,
+            // The handler of custom kinds ignores the rest of the path.
+            "status" | "scale" if !call.path.below.is_empty() && !call.served.is_custom() => None,
             "status" => resource.status.then(|| vec!["get", "update", "patch"]),
             "scale" => resource.scale.as_ref().map(|_| vec!["get", "update", "patch"]),
             other => subresource(&call.served, other)
@@ -470,6 +477,9 @@ fn check_allowed(call: &Call, verb: Verb) -> Result<(), ApiError> {
     // Kinds whose objects are not stored have no paths of single objects.
     if !call.path.name.is_empty() && !resource.allows("get") && !call.served.is_custom() {
         return Err(ApiError::unknown_resource());
+    }
+    if verb == Verb::Watch && !resource.allows("watch") && !call.served.is_custom() {
+        return Err(unwatchable(call));
     }
     if !resource.allows(verb.name()) {
         return refuse();
@@ -490,6 +500,20 @@ fn check_allowed(call: &Call, verb: Verb) -> Result<(), ApiError> {
         return refuse();
     }
     Ok(())
+}
+
+/// Builds the error for the watch of a builtin kind that is only listed, or that has no collection.
+fn unwatchable(call: &Call) -> ApiError {
+    let resource = &call.served.resource;
+    if !resource.allows("list") {
+        return call.not_allowed(Verb::Watch.name());
+    }
+    // The handler of lists refuses it, after its warning.
+    if let Some(warning) = call.served.strategy.deprecation(&call.served) {
+        call.warn(warning);
+    }
+    let message = format!("watch is not supported on resources of kind {:?}", resource.plural);
+    ApiError::new(405, "MethodNotAllowed", message).with_details("", &resource.group, &resource.plural)
 }
 
 async fn perform<B>(server: &Server, call: &Call, verb: Verb, body: B) -> Result<Reply, ApiError>

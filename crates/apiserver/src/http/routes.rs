@@ -52,6 +52,14 @@ pub(crate) async fn answer(
         Route::GroupVersion { group, .. } if !registry.is_builtin_group(group) => {
             discover(server, registry, route, head)
         }
+        // There are no routes for versions that the group does not have.
+        Route::GroupVersion { group, version }
+            if !registry
+                .all()
+                .any(|served| served.resource.group == *group && served.resource.version == *version) =>
+        {
+            discover(server, registry, route, head)
+        }
         _ if head.method != Method::GET => method_not_allowed(head),
         Route::Version => refusal(head, "application/json")
             .unwrap_or_else(|| Reply::value(200, Encoding::Json, &version()).into_response()),

@@ -41,7 +41,8 @@ impl Encoding {
             None | Some("") => true,
             Some(stream) => stream == "watch" && encoding != Self::Yaml,
         };
-        let is_versioned = range.parameter("sv").is_some_and(|version| !version.is_empty());
+        // All objects have the metadata of version `v1`.
+        let is_versioned = range.parameter("sv").is_some_and(|version| !matches!(version, "" | "v1"));
         (is_served && !is_versioned).then_some(encoding)
     }
 }
@@ -53,10 +54,8 @@ pub(crate) enum Endpoint {
     Collection,
     /// An object of a builtin kind.
     Object,
-    /// A custom kind. Its objects have no protobuf message, but their metadata has one.
+    /// A custom kind. Its objects and their scales are not served as protobuf messages, but their metadata are.
     Custom,
-    /// The scale of a custom kind. `Scale` itself is a builtin kind.
-    CustomScale,
     /// A POST of an object that is not stored, such as a review, or a subresource without a Table.
     Action,
     /// The log of a pod.
@@ -83,7 +82,7 @@ impl Endpoint {
             Self::Collection => Some(&OFFERED[1..]),
             Self::Object | Self::Action | Self::Discovery => Some(&OFFERED[1..4]),
             Self::Log => Some(&OFFERED[..4]),
-            Self::Custom | Self::CustomScale | Self::Groups => None,
+            Self::Custom | Self::Groups => None,
         }
     }
 
@@ -92,7 +91,7 @@ impl Endpoint {
         match self {
             Self::Discovery | Self::Groups => false,
             Self::Action | Self::Log => view != View::Table,
-            Self::Collection | Self::Object | Self::Custom | Self::CustomScale => true,
+            Self::Collection | Self::Object | Self::Custom => true,
         }
     }
 }
@@ -140,6 +139,10 @@ impl Accept {
                 continue;
             };
             // A range that cannot be served is skipped, because the client may accept another.
+            let is_document = matches!(endpoint, Endpoint::Discovery | Endpoint::Groups);
+            if is_document && range.parameter("sv").is_some_and(|version| !version.is_empty()) {
+                continue;
+            }
             if !range.transforms() {
                 if encoding == Encoding::Protobuf && endpoint == Endpoint::Custom {
                     continue;
@@ -330,11 +333,9 @@ mod tests {
         let kubectl = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json";
         assert_eq!(Accept::negotiate(Some(kubectl), Endpoint::Object).unwrap().view, View::Table);
         let client_go = "application/vnd.kubernetes.protobuf,application/json";
-        for (endpoint, encoding) in [
-            (Endpoint::Object, Encoding::Protobuf),
-            (Endpoint::Custom, Encoding::Json),
-            (Endpoint::CustomScale, Encoding::Protobuf),
-        ] {
+        for (endpoint, encoding) in
+            [(Endpoint::Object, Encoding::Protobuf), (Endpoint::Custom, Encoding::Json)]
+        {
             let accept = Accept::negotiate(Some(client_go), endpoint);
             assert_eq!(accept, Ok(Accept { encoding, ..Accept::JSON }));
         }
@@ -442,6 +443,18 @@ mod tests {
         }
         let twice = "application/json;as=Table;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io";
         assert_eq!(Accept::negotiate(Some(twice), Endpoint::Object).unwrap().view, View::MetadataList);
+    }
+
+    /// Observed with kube-apiserver v1.36.3.
+    #[test]
+    fn a_version_of_the_metadata_can_be_requested() {
+        let version = "application/json;sv=v1";
+        for endpoint in [Endpoint::Collection, Endpoint::Object, Endpoint::Custom] {
+            assert_eq!(encoding(version, endpoint), Some(Encoding::Json));
+            assert_eq!(encoding("application/json;sv=v1beta1", endpoint), None);
+        }
+        assert_eq!(encoding(version, Endpoint::Discovery), None);
+        assert_eq!(encoding(version, Endpoint::Groups), None);
     }
 
     #[test]

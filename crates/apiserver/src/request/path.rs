@@ -59,7 +59,7 @@ impl Route {
     /// Parses a path as it is in the request line, percent-encoded.
     pub(crate) fn parse(path: &str) -> Self {
         let relative = path.strip_prefix('/').unwrap_or(path);
-        let trimmed = relative.strip_suffix('/').unwrap_or(relative);
+        let trimmed = relative.trim_end_matches('/');
         let end = if trimmed.len() < relative.len() { "/" } else { "" };
         if relative.is_empty() {
             return Self::Root;
@@ -73,6 +73,8 @@ impl Route {
         match segments.as_slice() {
             ["api"] => Self::CoreVersions,
             ["apis"] => Self::Groups,
+            // The core group has no name here.
+            ["apis", "", ..] => Self::Unknown,
             ["api", version] => Self::GroupVersion { group: String::new(), version: (*version).to_owned() },
             ["apis", group] => Self::Group((*group).to_owned()),
             ["apis", group, version] => {
@@ -85,6 +87,8 @@ impl Route {
             ["openapi", "v3", rest @ ..] => Self::OpenApi(rest.join("/") + end),
             ["index.html"] => Self::Root,
             ["version"] => Self::Version,
+            // Below the version, the 404 is that of the core group.
+            ["version", ..] => Self::Malformed { group: String::new(), version: String::new() },
             ["metrics"] if end.is_empty() => Self::Metrics,
             [".well-known", "openid-configuration"] => Self::IssuerConfiguration,
             ["openid", "v1", "jwks"] => Self::IssuerKeys,
@@ -129,6 +133,11 @@ impl Route {
             [] => ("", "", &[][..]),
             [name] => (*name, "", &[][..]),
             [name, subresource, below @ ..] => (*name, *subresource, below),
+        };
+        // The router accepts an empty namespace, which stands for all.
+        let rest = match rest {
+            ["namespaces", "", plural, after @ ..] if !plural.is_empty() && after.is_empty() => &rest[2..],
+            _ => rest,
         };
         // Below `proxy`, any path is allowed.
         let checked = if subresource == "proxy" { rest.len() - below.len() } else { rest.len() };
@@ -213,6 +222,8 @@ mod tests {
 
     #[test]
     fn malformed_and_unknown_paths_are_distinguished() {
+        check("/api/v1/namespaces//pods", expect!["group= version=v1 ns= plural=pods name= sub="]);
+        check("/api/v1/namespaces//pods/a", expect![[r#"Malformed { group: "", version: "v1" }"#]]);
         check("/apis/g/v1//things", expect![[r#"Malformed { group: "g", version: "v1" }"#]]);
         check("/apis/g/v1/namespaces/x", expect![[r#"Malformed { group: "g", version: "v1" }"#]]);
         check("/apis/g/v1/a%2fb", expect![[r#"Malformed { group: "g", version: "v1" }"#]]);
@@ -227,5 +238,9 @@ mod tests {
         check("/openapi/v3", expect![[r#"OpenApi("")"#]]);
         check("/openapi/v3/", expect![[r#"OpenApi("/")"#]]);
         check("/version/", expect!["Version"]);
+        check("/version/x", expect![[r#"Malformed { group: "", version: "" }"#]]);
+        check("/apis//v1", expect!["Unknown"]);
+        check("/api/v1//", expect![[r#"GroupVersion { group: "", version: "v1" }"#]]);
+        check("/api/v1/pods//", expect!["group= version=v1 ns= plural=pods name= sub="]);
     }
 }

@@ -358,9 +358,10 @@ impl ListOptions {
 
     /// Parses and validates the options; `watch` selects which combinations are allowed.
     fn read(query: &Query, watch: bool) -> Result<Self, ApiError> {
-        // Numbers are parsed first, then selectors. Both precede the validation of the options. Zero and negative numbers count as unset.
-        let timeout_seconds =
-            query.integer("timeoutSeconds")?.and_then(|s| u64::try_from(s).ok()).filter(|s| *s > 0);
+        // Numbers are parsed first, then selectors. Both precede the validation of the options. Zero counts as unset, and so does a negative
+        // limit. A watch with a negative timeout ends at once.
+        let timeout_seconds = query.integer("timeoutSeconds")?.filter(|seconds| *seconds != 0);
+        let timeout_seconds = timeout_seconds.map(|seconds| u64::try_from(seconds).unwrap_or(0));
         let limit =
             query.integer("limit")?.and_then(|limit| usize::try_from(limit).ok()).filter(|limit| *limit > 0);
         LabelSelector::parse(query.text("labelSelector"))?;

@@ -90,6 +90,16 @@ impl Keyed<'_> {
             }
         }
         let (in_order, in_live) = (self.places(order), self.places(live));
+        // Go searches the order for each element, and fails at a value before it that is no object.
+        let misplaced = order.iter().position(|item| !item.is_object()).filter(|_| self.0.is_some());
+        if let Some(misplaced) = misplaced {
+            let is_before = |item: &Value| {
+                in_order.find(self.identity(item).as_ref()).is_some_and(|place| place < misplaced)
+            };
+            if !merged.iter().all(is_before) {
+                return Err(ApiError::internal(format!("value for key {misplaced} is not a map")));
+            }
+        }
         // Elements with their place in `live`; elements of `order` also have their place in `order`.
         let (mut given, mut others) = (Vec::new(), Vec::new());
         for item in merged {

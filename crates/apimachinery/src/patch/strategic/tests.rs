@@ -215,6 +215,10 @@ fn errors_of_a_patch_are_those_of_the_server() {
         expect!["500 expected a []interface {}, but received a %!s(<nil>)"],
     );
     refused(
+        pod(json!({"$setElementOrder/containers": ["text"]})),
+        expect!["500 value for key 0 is not a map"],
+    );
+    refused(
         pod(json!({"$setElementOrder/nope": [{"name": "c"}]})),
         expect![[r#"500 unable to find api field in struct PodSpec for the json field "nope""#]],
     );

@@ -18,6 +18,7 @@ pub use self::permissions::{AccessCheck, Outcome};
 pub(crate) use self::permissions::{Permissions, Record};
 pub(crate) use self::role_index::RoleIndex;
 use crate::request::info::RequestTarget;
+use crate::request::path::{ResourcePath, Route};
 use crate::user::{ANONYMOUS, UserInfo};
 
 /// Reason in access reviews of a server that does not restrict its users.
@@ -134,7 +135,10 @@ impl Authorizer {
 /// Returns the action of a request; `verb` is its method in lower case.
 pub(crate) fn action_of<'a>(target: &'a RequestTarget, verb: &'a str) -> Action<'a> {
     let Some(info) = target.info() else {
-        return Action::Path { verb, path: target.path() };
+        return match &target.route {
+            Route::Resource(path) => without_verb(path),
+            _ => Action::Path { verb, path: target.path() },
+        };
     };
     Action::Resource(ResourceAction {
         verb: info.verb.name(),
@@ -143,6 +147,19 @@ pub(crate) fn action_of<'a>(target: &'a RequestTarget, verb: &'a str) -> Action<
         subresource: &info.subresource,
         namespace: info.effective_namespace(),
         name: &info.name,
+    })
+}
+
+/// Returns the action of a method that no resource supports. It has no verb, except below the `watch/` prefix, which stands for one.
+fn without_verb(path: &ResourcePath) -> Action<'_> {
+    let is_namespace = path.group.is_empty() && path.plural == "namespaces";
+    Action::Resource(ResourceAction {
+        verb: if path.watch_prefix { "watch" } else { "" },
+        group: &path.group,
+        resource: &path.plural,
+        subresource: &path.subresource,
+        namespace: if is_namespace { &path.name } else { &path.namespace },
+        name: &path.name,
     })
 }
 

@@ -76,12 +76,11 @@ impl ListPage {
     pub(super) fn read(call: &Call, options: &ListOptions) -> Result<Self, ApiError> {
         let storage = call.served.storage();
         let now = Instant::now();
-        let wanted = revision(&options.resource_version)
-            .map_err(|why| ApiError::bad_request(format!("invalid resource version: {why}")))?;
         if !options.continue_token.is_empty() {
             let token = decode_token(&options.continue_token, &call.path.namespace)
                 .map_err(|why| ApiError::bad_request(format!("invalid continue token: {why}")))?;
-            if wanted.is_some_and(|wanted| wanted != 0) {
+            let wanted = options.resource_version.as_str();
+            if !matches!(wanted, "" | "0") {
                 return Err(ApiError::bad_request(
                     "specifying resource version is not allowed when using continue",
                 ));
@@ -95,8 +94,10 @@ impl ListPage {
                     .map_err(|_| expired(call, &token.start))?
                     .snapshot(),
             };
-            return Ok(Self { snapshot, start: Some(token.start), limited: wanted != Some(0) });
+            return Ok(Self { snapshot, start: Some(token.start), limited: wanted != "0" });
         }
+        let wanted = revision(&options.resource_version)
+            .map_err(|why| ApiError::bad_request(format!("invalid resource version: {why}")))?;
         let exact = match (options.revision_match, wanted) {
             (Some(RevisionMatch::Exact), Some(wanted)) => Some(wanted),
             // As in kube-apiserver, the first page at a revision is exact unless the client requests another match.

@@ -172,9 +172,10 @@ fn is_no_list(call: &Call, object: &Value) -> ApiError {
     }
     let text = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default();
     let group = text("apiVersion").split_once('/').map_or("", |(group, _)| group);
+    // The scale of a custom object has the type of the API.
+    let package = if call.served.is_custom() { "v1" } else { go_package(group) };
     let why = format!(
-        "you requested PartialObjectMetadataList, but the requested object is not a list (*{}.{})",
-        go_package(group),
+        "you requested PartialObjectMetadataList, but the requested object is not a list (*{package}.{})",
         text("kind")
     );
     ApiError::new(406, "NotAcceptable", why)

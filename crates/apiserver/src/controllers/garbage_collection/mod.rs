@@ -348,12 +348,15 @@ impl Collector {
     ///
     /// | states of its owners | effect |
     /// |---|---|
+    /// | any, and the dependent is being deleted | none |
     /// | at least one `Unknown` | none |
     /// | otherwise, at least one `Living` | references to all `Absent` and `Leaving` owners are removed |
-    /// | otherwise, the dependent is being deleted | none |
     /// | otherwise, at least one `Leaving`, and the dependent has dependents | deletion in the foreground |
     /// | otherwise | deletion |
     fn collect_dependent(&self, cluster: &ClusterState, node: &GraphNode, read: &ReadObject) {
+        if metadata::is_terminating(&read.object) {
+            return;
+        }
         let states: Vec<(OwnerState, &str)> = node
             .owners
             .iter()
@@ -371,9 +374,6 @@ impl Collector {
             if !dangling.is_empty() {
                 drop_references(cluster, read, &dangling);
             }
-            return;
-        }
-        if metadata::is_terminating(&read.object) {
             return;
         }
         // If the owner is deleted in the foreground, a dependent with dependents of its own is deleted in the foreground as well.

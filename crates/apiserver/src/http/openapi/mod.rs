@@ -117,7 +117,15 @@ pub(crate) fn document(published: &[Published<'_>], path: &str) -> Option<Value>
     let described = described_at(published, path);
     let paths = paths_at(published, &described, path)?;
     let schemas = schemas::referred(&described, &paths);
-    Some(wrapped(paths, schemas))
+    let mut document = wrapped(paths, schemas);
+    if described.first().is_some_and(|first| first.schema.is_some()) {
+        // The document of kube-apiserver's controller of definitions.
+        document["info"] = json!({ "title": "Kubernetes CRD Swagger", "version": "v0.1.0" });
+        if let Some(components) = document["components"].as_object_mut() {
+            components.remove("securitySchemes");
+        }
+    }
+    Some(document)
 }
 
 /// Returns the resources that the document at `path` describes.
@@ -135,7 +143,10 @@ fn paths_at(
         return generals(published).into_iter().find(|general| general.path == path).map(General::into_paths);
     };
     let mut all = Map::new();
-    all.insert(format!("/{path}/"), paths::of_group_version(first.resource));
+    // kube-apiserver's controller of definitions publishes no discovery document.
+    if first.schema.is_none() {
+        all.insert(format!("/{path}/"), paths::of_group_version(first.resource));
+    }
     for described in described {
         paths::of_resource(described.resource, &described.schema_name(), &mut all);
     }

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::builtin_kind::BuiltinKind;
 use super::shared::fields::{set, within};
 use super::shared::{pod_spec, workload};
+use crate::kind::WriteContext;
 use crate::kind::resource::Resource;
 
 #[derive(Debug)]
@@ -23,6 +24,20 @@ impl BuiltinKind for ReplicationController {
             set(spec, "replicas", json!(1));
             within(spec, "template", pod_spec::default);
         });
+    }
+
+    fn prepare_subresource(
+        &self,
+        _context: &WriteContext<'_>,
+        subresource: &str,
+        old: &Value,
+        new: &mut Value,
+    ) {
+        let labels = &old["spec"]["template"]["metadata"]["labels"];
+        if subresource == "status" && labels.is_object() {
+            // kube-apiserver derives missing labels from the template when it reads the stored object again.
+            within(new, "metadata", |metadata| set(metadata, "labels", labels.clone()));
+        }
     }
 
     fn validate(&self, _resource: &Resource, new: &Value, _old: Option<&Value>) -> Vec<FieldError> {

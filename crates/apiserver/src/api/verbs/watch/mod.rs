@@ -25,6 +25,7 @@ use super::reply::Reply;
 use crate::api::selection::Selection;
 use crate::faults::FaultyWatch;
 use crate::metrics::{Counter, Measurement};
+use crate::request::accept::View;
 use crate::request::origin::Closing;
 use crate::request::query::{ListOptions, revision};
 use crate::state::{ClusterState, Subscription};
@@ -92,6 +93,7 @@ pub(crate) fn run(
     let cluster = Arc::clone(&call.cluster);
     let mut watch = Watch {
         cursor,
+        start: if initial { now } else { cursor },
         sent: if initial { now } else { cursor },
         table,
         changes,
@@ -162,6 +164,8 @@ struct Initial {
 struct Watch {
     /// All changes up to this revision were processed.
     cursor: u64,
+    /// Revision at which the watch began.
+    start: u64,
     /// Latest revision sent to the client.
     sent: u64,
     /// Watched table; `None` if it was closed when the watch began.
@@ -233,6 +237,10 @@ impl Watch {
                 return Poll::Pending;
             }
             match self.chunk(waited) {
+                Next::Chunk(Chunk::Events(_)) if self.call.accept.view == View::MetadataList => {
+                    // The objects are no lists. kube-apiserver ends the stream without an error.
+                    return Poll::Ready(None);
+                }
                 Next::Chunk(chunk) => return Poll::Ready(Some(chunk)),
                 Next::End => return Poll::Ready(None),
                 Next::Again => {
@@ -260,8 +268,9 @@ impl Watch {
                 }
                 self.interrupts.set_bookmark(next_bookmark(Instant::now(), self.deadline));
                 self.interrupts.poll(context);
-                // Commits to other tables may have raised the revision: report it to the client.
-                if self.cursor > self.sent {
+                // Commits since the start, also to other tables, may have raised the revision: report it to the client. It may have received
+                // it with an event.
+                if self.cursor > self.start {
                     return Poll::Ready(Some(Chunk::Other(self.bookmark_line(Bookmark::Progress))));
                 }
             }

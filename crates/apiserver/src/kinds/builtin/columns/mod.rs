@@ -79,10 +79,21 @@ pub(crate) fn of_scale(custom: bool) -> Vec<Column> {
             "replicas is the actual number of observed instances of the scaled object.",
         )
     };
+    // The cells of custom kinds come from the JSON of the scale, which contains no replicas if none are desired.
+    let replicas: CellFn = if custom {
+        |scale, _| {
+            scale["spec"]["replicas"]
+                .as_i64()
+                .filter(|replicas| *replicas != 0)
+                .map_or(Value::Null, Value::from)
+        }
+    } else {
+        |scale, _| json!(scale["spec"]["replicas"].as_i64().unwrap_or(0))
+    };
     let age = if custom { Column { kind: "date".to_owned(), ..age() } } else { age() };
     vec![
         name,
-        integer("Desired", desired, |scale, _| json!(scale["spec"]["replicas"].as_i64().unwrap_or(0))),
+        integer("Desired", desired, replicas),
         integer("Available", available, |scale, _| json!(scale["status"]["replicas"].as_i64().unwrap_or(0))),
         age,
     ]
