@@ -19,7 +19,7 @@
 //! - [`selector`]: label and field selectors; [`quantity`]: amounts such as `500m`; [`decode`]: JSON with the errors of Go's decoder;
 //! - `go_struct` (feature `go-struct`): the fields of builtin kinds;
 //! - `schema` (feature `schema`): defaulting, pruning, validation;
-//! - `cel` (feature `cel`): expressions in match conditions;
+//! - `cel` (feature `cel`): expressions in match conditions and in rules of custom resources;
 //! - `patch` (feature `patch`): JSON patch, merge patch, strategic merge patch; `managed_fields` (feature `apply`): owners of fields,
 //!   server-side apply;
 //! - `protobuf`, `table` and `yaml` (features of these names): encodings for clients;
@@ -34,7 +34,8 @@
 //! # Limitations
 //!
 //! - Data about builtin kinds and all messages are those of Kubernetes 1.36.
-//! - CEL rules (`x-kubernetes-validations`) are not evaluated.
+//! - The types of CEL rules (`x-kubernetes-validations`) are checked when a rule is evaluated, not when it is parsed.
+//! - Expressions of `cel` that name a time zone read it from the system's database. This is the crate's only I/O.
 
 #[cfg(feature = "cel")]
 pub mod cel;

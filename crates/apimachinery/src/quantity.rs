@@ -45,6 +45,33 @@ pub fn canonical(text: &str) -> Option<String> {
     write(parse(text)?)
 }
 
+/// Returns the mantissa and the power of ten of an amount that Go keeps in 64 bits. `None` for longer numbers, binary fractions, and
+/// amounts below a billionth.
+#[must_use]
+pub fn small(text: &str) -> Option<(i64, i32)> {
+    let Notation { negative, whole, fraction, scale } = Notation::read(text).ok()?;
+    let whole = whole.trim_start_matches('0');
+    let whole = if whole.is_empty() && fraction.is_empty() { "0" } else { whole };
+    let length = i32::try_from(whole.len() + fraction.len()).ok()?;
+    // Number of digits that are left, as Go estimates it.
+    let (factor, power, left) = match scale {
+        Scale::Binary(place) => {
+            let power = i32::try_from(10 * place).ok()?;
+            let left = if fraction.is_empty() { 14 - length - 3 * power / 10 } else { -1 };
+            (1_i64.checked_shl(10 * place)?, 0, left)
+        }
+        Scale::Decimal(power) => (1, power, 18 - length),
+        Scale::Exponent(power) => (1, i32::try_from(power).ok()?, 18 - length),
+    };
+    let power = power.checked_sub(i32::try_from(fraction.len()).ok()?)?;
+    if left < 0 || power < -9 {
+        return None;
+    }
+    let mantissa: i64 = format!("{whole}{fraction}").parse().ok()?;
+    let mantissa = mantissa.checked_mul(factor)?;
+    Some((if negative { -mantissa } else { mantissa }, power))
+}
+
 /// Writes an amount in its canonical form. `None` if it is too large.
 fn write(amount: Amount) -> Option<String> {
     let Amount { negative, mut mantissa, mut exponent, suffix } = amount;
@@ -153,6 +180,16 @@ impl Quantity {
     #[must_use]
     pub fn minus(self, other: Self) -> Self {
         self.plus(Self { nanos: -other.nanos, suffix: other.suffix })
+    }
+
+    /// Returns the nearest float.
+    #[must_use]
+    pub fn approximate(self) -> f64 {
+        // A whole amount is divided first, so that only one rounding happens.
+        match self.nanos % NANOS {
+            0 => (self.nanos / NANOS) as f64,
+            _ => self.nanos as f64 / NANOS as f64,
+        }
     }
 
     /// Whether the amount is zero.

@@ -5,6 +5,8 @@
 //! CPU time. An operation may cost more than in cel-go, which charges one unit for some operations of any size, such as the comparison
 //! of two objects.
 
+use serde_json::Value;
+
 use super::evaluation_error::EvaluationError;
 
 /// Bytes of a text that cost one unit, as in cel-go.
@@ -35,6 +37,23 @@ impl Cost {
     /// Pays for `count` values.
     pub(super) fn values(&mut self, count: usize) -> Result<(), EvaluationError> {
         self.spend(u64::try_from(count).unwrap_or(u64::MAX))
+    }
+
+    /// Pays for a search with a pattern, as kube-apiserver estimates it.
+    pub(super) fn pattern(&mut self, text: usize, pattern: u64) -> Result<(), EvaluationError> {
+        let text = u64::try_from(text.saturating_add(1).div_ceil(BYTES)).unwrap_or(u64::MAX);
+        self.spend(text.saturating_mul(pattern.div_ceil(4)))
+    }
+
+    /// Pays for visiting all values of a document.
+    pub(super) fn json(&mut self, value: &Value) -> Result<(), EvaluationError> {
+        self.spend(1)?;
+        match value {
+            Value::String(text) => self.text(text.len()),
+            Value::Array(elements) => elements.iter().try_for_each(|element| self.json(element)),
+            Value::Object(fields) => fields.values().try_for_each(|field| self.json(field)),
+            _ => Ok(()),
+        }
     }
 
     /// Pays for reading or copying a text.

@@ -1,5 +1,6 @@
 //! Evaluation, with a budget of steps.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::rc::Rc;
 
@@ -9,8 +10,9 @@ use super::authorization::{AccessQuery, AuthorizerDecision};
 use super::cost::Cost;
 use super::evaluation_error::{EvaluationError, failed, no_overload};
 use super::functions::{self, Evaluated};
-use super::operators::no_such_key;
-use super::parser::{Expr, Fold, FoldKind, SyntaxNode};
+use super::list_functions;
+use super::operators;
+use super::parser::{Expr, Fold, FoldKind, OPTIONAL_PART, SyntaxNode};
 use super::patterns::{self, ConstantPatterns};
 use super::value::{RcCow, Val};
 
@@ -44,11 +46,22 @@ pub(super) fn condition(
     activation: &Activation<'_>,
     cost: &mut Cost,
 ) -> Result<bool, EvaluationError> {
-    let mut evaluator = Evaluator { activation, patterns, locals: Vec::new(), cost };
-    match evaluator.value(root)? {
+    match evaluate(root, patterns, activation, Vec::new(), cost)? {
         Val::Bool(value) => Ok(value),
         _ => Err(no_overload()),
     }
+}
+
+/// Evaluates an expression. `locals` are variables whose values are no plain JSON.
+pub(super) fn evaluate<'a>(
+    root: &'a SyntaxNode,
+    patterns: &'a ConstantPatterns,
+    activation: &'a Activation<'a>,
+    locals: Vec<(&'a str, Val<'a>)>,
+    cost: &mut Cost,
+) -> Evaluated<'a> {
+    let mut evaluator = Evaluator { activation, patterns, locals, cost };
+    evaluator.value(root)
 }
 
 struct Evaluator<'a, 'b> {
@@ -70,16 +83,41 @@ impl<'a> Evaluator<'a, '_> {
             Expr::And(terms) => self.logical(terms, false),
             Expr::Or(terms) => self.logical(terms, true),
             Expr::List(elements) => {
-                let values: Result<Vec<_>, _> = elements.iter().map(|element| self.value(element)).collect();
-                Ok(Val::List(Rc::new(values?)))
+                let mut values = Vec::with_capacity(elements.len());
+                for element in elements {
+                    values.extend(self.part(element)?);
+                }
+                Ok(Val::list(values))
             }
             Expr::Map(entries) => {
-                let entries: Result<Vec<_>, _> =
-                    entries.iter().map(|(key, value)| Ok((self.value(key)?, self.value(value)?))).collect();
-                Ok(Val::Map(Rc::new(entries?)))
+                let mut map = MapBuilder::default();
+                for (key, value) in entries {
+                    let key = self.value(key)?;
+                    if let Some(value) = self.part(value)? {
+                        map.replace(key, value);
+                    }
+                }
+                Ok(map.build())
             }
             Expr::Call { function, target, arguments } => self.call(function, target.as_deref(), arguments),
             Expr::Fold(fold) => self.fold(fold),
+        }
+    }
+
+    /// Evaluates a part of a literal; `None` if it is optional and empty.
+    fn part(&mut self, node: &'a SyntaxNode) -> Result<Option<Val<'a>>, EvaluationError> {
+        match &node.expr {
+            Expr::Call { function, arguments, .. } if function == OPTIONAL_PART => {
+                self.cost.spend(1)?;
+                match arguments.as_slice() {
+                    [part] => match self.value(part)? {
+                        Val::Optional(value) => Ok(value.map(|value| (*value).clone())),
+                        _ => Err(no_overload()),
+                    },
+                    _ => Err(no_overload()),
+                }
+            }
+            _ => self.value(node).map(Some),
         }
     }
 
@@ -89,7 +127,7 @@ impl<'a> Evaluator<'a, '_> {
         // A dot at the beginning only says that the name is not relative to a container.
         let name = name.strip_prefix('.').unwrap_or(name);
         if let Some((_, value)) = self.locals.iter().rev().find(|(known, _)| *known == name) {
-            return Ok(value.clone());
+            return value.clone().usable();
         }
         // The authorizer has no JSON value, so it is not among the variables.
         if name == "authorizer" {
@@ -108,11 +146,18 @@ impl<'a> Evaluator<'a, '_> {
             return Ok(Val::Query(Rc::new(self.activation.request_resource.clone())));
         }
         let key = Val::String(RcCow::Borrowed(field));
-        let found = operand.get(&key, self.cost)?;
         if test {
+            let found = match &operand {
+                Val::Optional(value) => value
+                    .as_deref()
+                    .map(|value| operators::find(value, &key, self.cost))
+                    .transpose()?
+                    .flatten(),
+                operand => operators::find(operand, &key, self.cost)?,
+            };
             return Ok(Val::Bool(found.is_some()));
         }
-        found.ok_or_else(|| no_such_key(&key))
+        operators::index(&operand, &key, self.cost)
     }
 
     /// Evaluates `&&` or `||`: one term with the deciding value decides, even if others fail.
@@ -151,6 +196,14 @@ impl<'a> Evaluator<'a, '_> {
             };
         }
         let target = target.map(|target| self.value(target)).transpose()?;
+        // The alternative is only evaluated if the optional value is empty. Other values are returned unchanged, as in cel-go.
+        if let (Some(target), "or" | "orValue", [alternative]) = (&target, function, arguments) {
+            return match target {
+                Val::Optional(Some(value)) if function == "orValue" => Ok((**value).clone()),
+                Val::Optional(None) => self.value(alternative),
+                other => Ok(other.clone()),
+            };
+        }
         let arguments: Result<Vec<_>, _> = arguments.iter().map(|argument| self.value(argument)).collect();
         let arguments = arguments?;
         match (target, arguments.as_slice()) {
@@ -197,19 +250,48 @@ impl<'a> Evaluator<'a, '_> {
 
     fn fold(&mut self, fold: &'a Fold) -> Evaluated<'a> {
         let range = self.value(&fold.range)?;
-        let elements = range.range().ok_or_else(no_overload)?;
+        match fold.kind {
+            FoldKind::OptMap | FoldKind::OptFlatMap => return self.optional_fold(fold, range),
+            FoldKind::SortBy => return self.sort(fold, range),
+            _ => {}
+        }
+        let Some(elements) = range.range() else {
+            let given = go_type(&range);
+            return Err(failed(match fold.second {
+                Some(_) => format!("unsupported comprehension range type: {given}"),
+                None => format!("got '{given}', expected iterable type"),
+            }));
+        };
         let mut found = Vec::new();
+        let mut map = MapBuilder::default();
         let (mut count, mut failed) = (0_usize, None);
-        for element in elements {
+        for (place, element) in elements.enumerate() {
             self.cost.spend(1)?;
-            self.locals.push((&fold.variable, element.clone()));
+            // With two variables the first one is the index or the key.
+            let first = match &fold.second {
+                Some(second) => {
+                    let (first, second_value) = if range.is_map() {
+                        let value = range.get(&element, self.cost)?.unwrap_or(Val::Null);
+                        (element.clone(), value)
+                    } else {
+                        (Val::Int(functions::integer(place)), element.clone())
+                    };
+                    self.locals.push((second, second_value));
+                    first
+                }
+                None => element.clone(),
+            };
+            self.locals.push((&fold.variable, first.clone()));
             let visited = self.visit(fold);
-            self.locals.pop();
+            self.locals.truncate(self.locals.len() - 1 - usize::from(fold.second.is_some()));
             match (fold.kind, visited) {
                 (FoldKind::All, Ok(Some(Val::Bool(false)))) => return Ok(Val::Bool(false)),
                 (FoldKind::Exists, Ok(Some(Val::Bool(true)))) => return Ok(Val::Bool(true)),
                 (FoldKind::All | FoldKind::Exists, Ok(Some(Val::Bool(_)))) => {}
                 // As in `&&` and `||`, another element may still decide the result.
+                (FoldKind::All | FoldKind::Exists, Ok(_)) => {
+                    failed.get_or_insert_with(no_overload);
+                }
                 (FoldKind::All | FoldKind::Exists, Err(error @ EvaluationError::Failed(_))) => {
                     failed.get_or_insert(error);
                 }
@@ -220,7 +302,20 @@ impl<'a> Evaluator<'a, '_> {
                         found.push(element);
                     }
                 }
-                (FoldKind::Map, Ok(value)) => found.extend(value),
+                (FoldKind::Map | FoldKind::TransformList, Ok(value)) => found.extend(value),
+                (FoldKind::TransformMap, Ok(value)) => {
+                    if let Some(value) = value {
+                        map.insert(first, value)?;
+                    }
+                }
+                (FoldKind::TransformMapEntry, Ok(None)) => {}
+                (FoldKind::TransformMapEntry, Ok(Some(entries))) if entries.is_map() => {
+                    for key in entries.range().into_iter().flatten() {
+                        self.cost.spend(1)?;
+                        let value = entries.get(&key, self.cost)?.unwrap_or(Val::Null);
+                        map.insert(key, value)?;
+                    }
+                }
                 (_, Ok(_)) => return Err(no_overload()),
             }
         }
@@ -231,8 +326,38 @@ impl<'a> Evaluator<'a, '_> {
             FoldKind::All => Val::Bool(true),
             FoldKind::Exists => Val::Bool(false),
             FoldKind::ExistsOne => Val::Bool(count == 1),
-            FoldKind::Map | FoldKind::Filter => Val::List(Rc::new(found)),
+            FoldKind::TransformMap | FoldKind::TransformMapEntry => map.build(),
+            _ => Val::list(found),
         })
+    }
+
+    /// Evaluates `optMap` and `optFlatMap`.
+    fn optional_fold(&mut self, fold: &'a Fold, target: Val<'a>) -> Evaluated<'a> {
+        let value = match target {
+            Val::Optional(None) => return Ok(Val::NONE),
+            Val::Optional(Some(value)) => (*value).clone(),
+            other => return Err(functions::no_overload_of("hasValue", &[&other])),
+        };
+        self.locals.push((&fold.variable, value));
+        let result = self.value(&fold.body);
+        self.locals.pop();
+        if fold.kind == FoldKind::OptMap { result.map(Val::some) } else { result }
+    }
+
+    /// Evaluates `sortBy`.
+    fn sort(&mut self, fold: &'a Fold, list: Val<'a>) -> Evaluated<'a> {
+        let Some(elements) = list.range() else {
+            return Err(failed(format!("got '{}', expected iterable type", go_type(&list))));
+        };
+        let mut keys = Vec::new();
+        for element in elements {
+            self.cost.spend(1)?;
+            self.locals.push((&fold.variable, element));
+            let key = self.value(&fold.body);
+            self.locals.pop();
+            keys.push(key?);
+        }
+        list_functions::sort_by(&list, &Val::list(keys), self.cost)
     }
 
     /// Evaluates the body of a macro; `None` if the filter of `map` excludes the element.
@@ -245,5 +370,78 @@ impl<'a> Evaluator<'a, '_> {
             }
         }
         self.value(&fold.body).map(Some)
+    }
+}
+
+/// Returns the name of the Go type of a value, which some messages show.
+fn go_type(value: &Val<'_>) -> String {
+    match value {
+        Val::Null => "types.Null".to_owned(),
+        Val::Bool(_) => "types.Bool".to_owned(),
+        Val::Int(_) => "types.Int".to_owned(),
+        Val::Uint(_) => "types.Uint".to_owned(),
+        Val::Double(_) => "types.Double".to_owned(),
+        Val::String(_) => "types.String".to_owned(),
+        Val::Bytes(_) => "types.Bytes".to_owned(),
+        Val::Timestamp(_) => "types.Timestamp".to_owned(),
+        Val::Duration(_) => "types.Duration".to_owned(),
+        Val::Optional(_) => "*types.Optional".to_owned(),
+        other => other.type_name().to_owned(),
+    }
+}
+
+/// Entries of a map that is being built. Keys of different number types are equal.
+#[derive(Default)]
+struct MapBuilder<'a> {
+    entries: Vec<(Val<'a>, Val<'a>)>,
+    places: BTreeMap<MapKey, usize>,
+}
+
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum MapKey {
+    Bool(bool),
+    Number(i128),
+    Text(Rc<str>),
+}
+
+impl<'a> MapBuilder<'a> {
+    /// Adds an entry. As in cel-go, a later entry of a literal replaces an earlier one.
+    fn replace(&mut self, key: Val<'a>, value: Val<'a>) {
+        match MapKey::of(&key).and_then(|key| self.places.get(&key)) {
+            Some(place) => self.entries[*place].1 = value,
+            None => self.push(key, value),
+        }
+    }
+
+    /// Adds an entry, unless the map has one with this key.
+    fn insert(&mut self, key: Val<'a>, value: Val<'a>) -> Result<(), EvaluationError> {
+        if MapKey::of(&key).is_some_and(|key| self.places.contains_key(&key)) {
+            let shown = operators::shown_key(&key);
+            return Err(failed(format!("insert failed: key {shown} already exists")));
+        }
+        self.push(key, value);
+        Ok(())
+    }
+
+    fn push(&mut self, key: Val<'a>, value: Val<'a>) {
+        self.places.extend(MapKey::of(&key).map(|key| (key, self.entries.len())));
+        self.entries.push((key, value));
+    }
+
+    fn build(self) -> Val<'a> {
+        Val::Map(Rc::new(self.entries))
+    }
+}
+
+impl MapKey {
+    /// Returns the identity of a key; `None` for values that are no keys.
+    fn of(key: &Val<'_>) -> Option<Self> {
+        Some(match key {
+            Val::Bool(value) => Self::Bool(*value),
+            Val::Int(value) => Self::Number(i128::from(*value)),
+            Val::Uint(value) => Self::Number(i128::from(*value)),
+            Val::String(text) => Self::Text(text.shared()),
+            _ => return None,
+        })
     }
 }

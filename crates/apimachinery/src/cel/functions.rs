@@ -1,16 +1,36 @@
 //! Functions and operators: their types, and the values of those that are no functions of texts or lists.
 
+use std::rc::Rc;
+
 use super::cost::Cost;
 use super::evaluation_error::{EvaluationError, failed, no_overload};
 use super::operators::{overflow, unsigned_overflow};
 use super::types::Type;
 use super::value::{RcCow, Val};
-use super::{list_functions, operators, text_functions};
-use crate::go;
+use super::{
+    list_functions, named_format, network, operators, optionals, quantities, semantic_version, text_format,
+    text_functions, times,
+};
+use crate::go::{self, Url};
 
 /// Names of types, which are values too.
-pub(super) const TYPES: [&str; 10] =
-    ["bool", "int", "uint", "double", "string", "bytes", "list", "map", "null_type", "type"];
+pub(super) const TYPES: [&str; 15] = [
+    "bool",
+    "int",
+    "uint",
+    "double",
+    "string",
+    "bytes",
+    "list",
+    "map",
+    "null_type",
+    "type",
+    "optional_type",
+    "google.protobuf.Duration",
+    "google.protobuf.Timestamp",
+    "net.CIDR",
+    "net.IP",
+];
 
 /// Functions without a target.
 const GLOBAL: [&str; 11] =
@@ -143,7 +163,7 @@ pub(super) fn signature(function: &str, target: Option<&Type>, arguments: &[Type
         ("indexOf" | "lastIndexOf", 1) if of_text && all(arguments, &[String]) => Some(Int),
         ("indexOf" | "lastIndexOf", 1) => element.filter(|element| arguments[0].fits(element)).map(|_| Int),
         ("indexOf" | "lastIndexOf", 2) => (of_text && all(arguments, &[String, Int])).then_some(Int),
-        ("lowerAscii" | "upperAscii" | "trim" | "reverse", 0) => of_text.then_some(String),
+        ("lowerAscii" | "upperAscii" | "trim", 0) => of_text.then_some(String),
         ("replace", 2) => (of_text && all(arguments, &[String, String])).then_some(String),
         ("replace", 3) => (of_text && all(arguments, &[String, String, Int])).then_some(String),
         ("split", 1) => (of_text && all(arguments, &[String])).then_some(Type::List(Box::new(String))),
@@ -154,6 +174,7 @@ pub(super) fn signature(function: &str, target: Option<&Type>, arguments: &[Type
         ("join", 1) => {
             element.filter(|element| element.fits(&String) && all(arguments, &[String])).map(|_| String)
         }
+        ("reverse", 0) => element.map(|element| Type::List(Box::new(element))),
         ("isSorted", 0) => element.map(|_| Bool),
         ("sum" | "min" | "max", 0) => element,
         // The functions of decisions, for a target of type `Dyn`; other targets have signatures in `authorization`.
@@ -170,39 +191,113 @@ const ABOVE_UINT: f64 = 18_446_744_073_709_551_616.0;
 /// Result of an operation.
 pub(super) type Evaluated<'a> = Result<Val<'a>, EvaluationError>;
 
+/// Builds the error for values that no overload of a function accepts. cel-go has four forms of it.
+pub(super) fn no_overload_of(function: &str, values: &[&Val<'_>]) -> EvaluationError {
+    let types: Vec<&str> = values.iter().map(|value| value.type_name()).collect();
+    match function {
+        "startsWith" | "endsWith" | "contains" | "matches" | "find" => no_overload(),
+        "size" | "sort" => failed(format!("no such overload: {function}")),
+        "flatten" => {
+            let (target, arguments) = types.split_first().unwrap_or((&"", &[]));
+            failed(format!("no such overload: {target}.flatten({})", arguments.join(", ")))
+        }
+        _ => failed(format!("no such overload: {function}({})", types.join(", "))),
+    }
+}
+
 /// Calls a function without a target.
 pub(super) fn global<'a>(function: &str, arguments: Vec<Val<'a>>, cost: &mut Cost) -> Evaluated<'a> {
     if operators::is_operator(function) {
         return operators::apply(function, &arguments, cost);
     }
-    let [value] = <[Val<'a>; 1]>::try_from(arguments).map_err(|_| no_overload())?;
-    match function {
-        "size" => size(&value, cost),
-        "dyn" => Ok(value),
-        "type" => Ok(Val::Type(value.type_name())),
-        _ => converted(function, value, cost),
+    for argument in &arguments {
+        if let Val::String(text) = argument {
+            cost.text(text.len())?;
+        }
+    }
+    let library = quantities::global(function, &arguments)
+        .or_else(|| network::global(function, &arguments))
+        .or_else(|| semantic_version::global(function, &arguments))
+        .or_else(|| named_format::global(function, &arguments));
+    if let Some(result) = library {
+        return result;
+    }
+    match (function, arguments.as_slice()) {
+        ("sets.contains" | "sets.intersects" | "sets.equivalent", [one, two])
+            if one.is_list() && two.is_list() =>
+        {
+            list_functions::compare_sets(function, one, two, cost)
+        }
+        ("lists.range", [Val::Int(count)]) => list_functions::range(*count, cost),
+        ("optional.none", []) => Ok(Val::NONE),
+        ("optional.of", [value]) => Ok(Val::some(value.clone())),
+        ("optional.ofNonZeroValue", [value]) => optionals::of_non_zero(value),
+        ("optional.unwrap", [list]) => optionals::unwrap(function, list),
+        ("strings.quote", [Val::String(text)]) => Ok(Val::text(text_format::quoted(text))),
+        ("jsonpatch.escapeKey", [Val::String(key)]) => {
+            Ok(Val::text(key.replace('~', "~0").replace('/', "~1")))
+        }
+        ("url" | "isURL", [Val::String(text)]) => {
+            let refusal = Url::request_refusal(text);
+            if function == "isURL" {
+                return Ok(Val::Bool(refusal.is_none()));
+            }
+            let parsed = refusal.map_or_else(|| Url::parse(text), Err);
+            parsed
+                .map(|url| Val::Url(Rc::new(url)))
+                .map_err(|why| failed(format!("URL parse error during conversion from string: {why}")))
+        }
+        ("size", [value]) => size(value, cost),
+        ("dyn", [value]) => Ok(value.clone()),
+        ("type", [value]) => Ok(Val::Type(value.type_name())),
+        ("timestamp", [value]) => times::timestamp(value),
+        ("duration", [value]) => times::duration(value),
+        ("int" | "uint" | "double" | "string" | "bytes" | "bool", [value]) => {
+            convert(function, value.clone(), cost)
+        }
+        (_, others) => Err(no_overload_of(function, &others.iter().collect::<Vec<_>>())),
     }
 }
 
-fn size<'a>(value: &Val<'a>, cost: &mut Cost) -> Evaluated<'a> {
-    value.size(cost)?.map(|size| Val::Int(integer(size))).ok_or_else(no_overload)
+fn size<'a>(value: &Val<'_>, cost: &mut Cost) -> Evaluated<'a> {
+    let size = value.size(cost)?.ok_or_else(|| no_overload_of("size", &[value]))?;
+    Ok(Val::Int(integer(size)))
 }
 
-/// Converts a value to the type `wanted`.
-fn converted<'a>(wanted: &str, value: Val<'a>, cost: &mut Cost) -> Evaluated<'a> {
-    match &value {
-        Val::String(text) => cost.text(text.len())?,
-        Val::Bytes(bytes) => cost.text(bytes.len())?,
-        _ => {}
+/// Returns the text that `string()` makes of a value of a builtin type; `None` for other types.
+pub(super) fn text_of(value: &Val<'_>) -> Option<Result<String, EvaluationError>> {
+    Some(Ok(match value {
+        Val::String(text) => text.to_string(),
+        Val::Int(value) => value.to_string(),
+        Val::Uint(value) => value.to_string(),
+        Val::Double(value) => go::float(*value),
+        Val::Bool(value) => value.to_string(),
+        Val::Bytes(bytes) => {
+            let text = std::str::from_utf8(bytes).map(str::to_owned);
+            return Some(text.map_err(|_| failed("invalid UTF-8 in bytes, cannot convert to string")));
+        }
+        value => return times::text_of(value).map(Ok),
+    }))
+}
+
+/// Converts a value to the type with this name.
+fn convert<'a>(to: &str, value: Val<'a>, cost: &mut Cost) -> Evaluated<'a> {
+    if let Val::Bytes(bytes) = &value {
+        cost.text(bytes.len())?;
     }
-    let from_text = || failed(format!("type conversion error from 'string' to '{wanted}'"));
-    Ok(match (wanted, value) {
+    let from_text = || times::no_conversion("string", to);
+    Ok(match (to, value) {
         ("int", value @ Val::Int(_))
         | ("uint", value @ Val::Uint(_))
         | ("double", value @ Val::Double(_))
         | ("string", value @ Val::String(_))
         | ("bytes", value @ Val::Bytes(_))
         | ("bool", value @ Val::Bool(_)) => value,
+        ("int", value @ (Val::Timestamp(_) | Val::Duration(_))) => {
+            Val::Int(times::number_of(&value).unwrap_or_default())
+        }
+        ("string", Val::Ip(address)) => Val::text(address.to_string()),
+        ("string", Val::Cidr(network)) => Val::text(network.text()),
         ("int", Val::Uint(value)) => Val::Int(i64::try_from(value).map_err(|_| overflow())?),
         // As in cel-go, the smallest integer is no float's value.
         ("int", Val::Double(value)) if -ABOVE_INT < value && value < ABOVE_INT => Val::Int(value as i64),
@@ -224,21 +319,16 @@ fn converted<'a>(wanted: &str, value: Val<'a>, cost: &mut Cost) -> Evaluated<'a>
                 text.parse().ok().filter(|value: &f64| !value.is_infinite() || !text.contains(digit));
             Val::Double(parsed.ok_or_else(from_text)?)
         }
-        ("string", Val::Int(value)) => Val::text(value.to_string()),
-        ("string", Val::Uint(value)) => Val::text(value.to_string()),
-        ("string", Val::Double(value)) => Val::text(go::float(value)),
-        ("string", Val::Bool(value)) => Val::text(value.to_string()),
-        ("string", Val::Bytes(bytes)) => {
-            let text = std::str::from_utf8(&bytes);
-            Val::text(text.map_err(|_| failed("invalid UTF-8 in bytes, cannot convert to string"))?)
-        }
         ("bytes", Val::String(text)) => Val::Bytes(RcCow::Owned(text.as_bytes().into())),
         ("bool", Val::String(text)) => Val::Bool(match &*text {
             "1" | "t" | "T" | "true" | "TRUE" | "True" => true,
             "0" | "f" | "F" | "false" | "FALSE" | "False" => false,
             _ => return Err(from_text()),
         }),
-        _ => return Err(no_overload()),
+        (to, value) => {
+            let text = if to == "string" { text_of(&value) } else { None };
+            Val::text(text.ok_or_else(|| no_overload_of(to, &[&value]))??)
+        }
     })
 }
 
@@ -256,21 +346,75 @@ pub(super) fn member<'a>(
     if function == "size" && arguments.is_empty() {
         return size(target, cost);
     }
-    match target {
-        Val::Decision(decision) => match function {
-            "allowed" => Ok(Val::Bool(decision.allowed)),
-            "reason" => {
-                cost.text(decision.reason.len())?;
-                Ok(Val::text(&*decision.reason))
-            }
-            "errored" => Ok(Val::Bool(false)),
-            "error" => Ok(Val::text("")),
-            _ => Err(no_overload()),
-        },
-        Val::String(text) => text_functions::call(function, text, arguments, cost),
-        list if list.is_list() => list_functions::call(function, list, arguments, cost),
-        _ => Err(no_overload()),
+    if times::is_accessor(function) {
+        return times::access(function, target, arguments);
     }
+    let result = match target {
+        Val::Decision(decision) => {
+            return match function {
+                "allowed" => Ok(Val::Bool(decision.allowed)),
+                "reason" => {
+                    cost.text(decision.reason.len())?;
+                    Ok(Val::text(&*decision.reason))
+                }
+                "errored" => Ok(Val::Bool(false)),
+                "error" => Ok(Val::text("")),
+                _ => Err(no_overload()),
+            };
+        }
+        Val::String(text) => text_functions::call(function, text, arguments, cost)?,
+        list if list.is_list() => list_functions::call(function, list, arguments, cost)?,
+        Val::Optional(value) => optionals::member(function, value.as_deref(), arguments)?,
+        Val::Quantity(quantity) => quantities::member(function, *quantity, arguments).transpose()?,
+        Val::Semver(version) => semantic_version::member(function, version, arguments).transpose()?,
+        Val::Ip(address) => network::of_address(function, *address, arguments).transpose()?,
+        Val::Cidr(network) => {
+            for argument in arguments {
+                if let Val::String(text) = argument {
+                    cost.text(text.len())?;
+                }
+            }
+            network::of_network(function, *network, arguments).transpose()?
+        }
+        Val::Url(url) => of_url(function, url, arguments, cost)?,
+        Val::Format(format) => match (function, arguments) {
+            ("validate", [Val::String(text)]) => Some(named_format::validate(format, text, cost)?),
+            _ => None,
+        },
+        _ => None,
+    };
+    result.ok_or_else(|| no_overload_of(function, &[target].into_iter().chain(arguments).collect::<Vec<_>>()))
+}
+
+/// Calls a function of a URL; `None` if there is none of this name.
+fn of_url<'a>(
+    function: &str,
+    url: &Url,
+    arguments: &[Val<'a>],
+    cost: &mut Cost,
+) -> Result<Option<Val<'a>>, EvaluationError> {
+    let [] = arguments else { return Ok(None) };
+    let text = match function {
+        "getScheme" => url.scheme(),
+        "getHost" => url.host(),
+        "getHostname" => url.host_and_port().0,
+        "getPort" => url.host_and_port().1,
+        "getEscapedPath" => url.escaped_path(),
+        "getQuery" => {
+            let mut entries = Vec::new();
+            for (name, values) in url.query() {
+                for value in &values {
+                    cost.text(name.len() + value.len())?;
+                }
+                let values = values.into_iter().map(Val::text).collect();
+                entries.push((Val::text(name), Val::list(values)));
+            }
+            return Ok(Some(Val::Map(Rc::new(entries))));
+        }
+        _ => return Ok(None),
+    };
+    cost.text(text.len())?;
+    Ok(Some(Val::text(text)))
 }
 
 pub(super) fn integer(size: usize) -> i64 {

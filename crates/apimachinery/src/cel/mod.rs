@@ -1,11 +1,12 @@
-//! The Common Expression Language, as far as match conditions of admission need it: parsing, type checking and evaluation.
+//! The Common Expression Language with Kubernetes' libraries: parsing, type checking and evaluation, for match conditions of webhooks and
+//! for the rules of custom resources.
 //!
 //! Messages are those of Go's `cel-go`, with the place in the text. The evaluation has a budget, so that no expression of a client
 //! runs for long: each step costs at least 1, and more if it compares values or reads a text. `cost` has the rules.
 //!
-//! All operators are supported, the macros `has`, `all`, `exists`, `exists_one`, `map` and `filter`, the functions of the language except
-//! for those of timestamps, and Kubernetes' functions of strings, lists and authorization. Expressions with other functions of Kubernetes
-//! (quantities, addresses, URLs, versions, formats, sets) are refused with the name of the function when they are compiled.
+//! The evaluation has all operators, macros and functions that kube-apiserver has for custom resources, including optional values. The type
+//! checker knows fewer functions: match conditions with the others (quantities, addresses, URLs, versions, formats, sets, times) are refused
+//! with the name of the function when they are compiled.
 
 mod authorization;
 mod cost;
@@ -13,14 +14,25 @@ mod eval;
 mod evaluation_error;
 mod functions;
 mod list_functions;
+mod named_format;
+mod network;
+mod object_rules;
 mod operators;
+mod optionals;
 mod parser;
 mod patterns;
+mod property_name;
+mod quantities;
+mod ratcheting;
+mod semantic_version;
+mod text_format;
 mod text_functions;
+mod times;
 mod token;
 mod type_checker;
 mod types;
 mod value;
+mod value_schema;
 
 #[cfg(test)]
 mod tests;
@@ -28,11 +40,13 @@ mod tests;
 pub use self::authorization::{AUTHORIZER, AccessQuery, AuthorizerDecision};
 pub use self::eval::Activation;
 pub use self::evaluation_error::EvaluationError;
+pub use self::object_rules::{ObjectRules, RuleOutcome};
 pub use self::parser::is_identifier;
+pub use self::property_name::{escape as escape_property, unescape as unescape_property};
 pub use self::types::{ObjectType, Type};
 
 use self::cost::Cost;
-use self::parser::SyntaxNode;
+use self::parser::{Expr, SyntaxNode};
 use self::patterns::{ConstantPatterns, PatternError};
 
 /// Maximum length of an expression in characters, as in cel-go.
@@ -41,6 +55,8 @@ const LENGTH: usize = 100_000;
 const DEPTH: usize = 100;
 /// Maximum cost of one evaluation of an expression, as in kube-apiserver.
 pub const EXPRESSION_LIMIT: u64 = 1_000_000;
+/// Budget of all rules of a custom object together, as in kube-apiserver.
+const RULES_BUDGET: u64 = 10_000_000;
 /// Budget of all match conditions of one webhook together, as in kube-apiserver.
 pub const MATCH_CONDITIONS_BUDGET: u64 = 2_500_000;
 
@@ -75,25 +91,36 @@ impl Program {
     /// # Errors
     /// kube-apiserver's text for an invalid expression: `compilation failed: …`, or `must evaluate to bool but got …`.
     pub fn condition(text: &str, environment: &Environment) -> Result<Self, String> {
-        let failed = |issues: Vec<Issue>| {
-            let issues: Vec<String> = issues.iter().map(|issue| issue.shown(text)).collect();
-            format!("compilation failed: {}", issues.join("\n"))
-        };
-        let length = text.chars().count();
-        if length > LENGTH {
-            return Err(format!(
-                "compilation failed: ERROR: <input>:-1:0: expression code point size exceeds limit: size: {length}, limit \
-                 {LENGTH}"
-            ));
-        }
-        let root = parser::parse(text).map_err(failed)?;
-        let of = type_checker::check(&root, environment).map_err(failed)?;
+        let root = parsed(text)?;
+        let of = type_checker::check(&root, environment).map_err(|issues| failed(text, &issues))?;
         match ConstantPatterns::new(&root) {
-            Err(PatternError::Issues(issues)) => Err(failed(issues)),
+            Err(PatternError::Issues(issues)) => Err(failed(text, &issues)),
             _ if of != Type::Bool => Err(format!("must evaluate to bool but got {of}")),
             Err(PatternError::Program(why)) => Err(format!("program instantiation failed: {why}")),
             Ok(patterns) => Ok(Self { root, patterns }),
         }
+    }
+
+    /// Parses an expression without checking types: they are checked when it is evaluated.
+    ///
+    /// # Errors
+    /// kube-apiserver's text for an invalid expression.
+    fn untyped(text: &str) -> Result<Self, String> {
+        let root = parsed(text)?;
+        match ConstantPatterns::new(&root) {
+            Ok(patterns) => Ok(Self { root, patterns }),
+            Err(PatternError::Issues(issues)) => Err(failed(text, &issues)),
+            Err(PatternError::Program(why)) => Err(format!("program instantiation failed: {why}")),
+        }
+    }
+
+    /// Whether the expression mentions a variable.
+    fn mentions(&self, variable: &str) -> bool {
+        let mut found = false;
+        self.root.visit(&mut |node| {
+            found |= matches!(&node.expr, Expr::Ident(name) if name.strip_prefix('.').unwrap_or(name) == variable);
+        });
+        found
     }
 
     /// Evaluates the condition. The cost, at most [`EXPRESSION_LIMIT`], is subtracted from `budget`.
@@ -112,6 +139,23 @@ impl Program {
             other => other,
         }
     }
+}
+
+/// Parses an expression.
+fn parsed(text: &str) -> Result<SyntaxNode, String> {
+    let length = text.chars().count();
+    if length > LENGTH {
+        return Err(format!(
+            "compilation failed: ERROR: <input>:-1:0: expression code point size exceeds limit: size: {length}, limit {LENGTH}"
+        ));
+    }
+    parser::parse(text).map_err(|issues| failed(text, &issues))
+}
+
+/// Returns kube-apiserver's text for an expression with errors.
+fn failed(text: &str, issues: &[Issue]) -> String {
+    let issues: Vec<String> = issues.iter().map(|issue| issue.shown(text)).collect();
+    format!("compilation failed: {}", issues.join("\n"))
 }
 
 /// An error at a place in the text.

@@ -42,6 +42,8 @@ pub(super) struct Fold {
     pub(super) kind: FoldKind,
     pub(super) range: SyntaxNode,
     pub(super) variable: String,
+    /// Second variable: the macro visits indices and elements of a list, or keys and values of a map.
+    pub(super) second: Option<String>,
     /// Condition of `map` with three arguments.
     pub(super) filter: Option<SyntaxNode>,
     pub(super) body: SyntaxNode,
@@ -54,7 +56,55 @@ pub(super) enum FoldKind {
     ExistsOne,
     Map,
     Filter,
+    /// `list.transformList(index, value, result)`.
+    TransformList,
+    /// `map.transformMap(key, value, result)`.
+    TransformMap,
+    /// `map.transformMapEntry(key, value, {key: result})`.
+    TransformMapEntry,
+    /// `list.sortBy(element, key)`.
+    SortBy,
+    /// `optional.optMap(value, result)`.
+    OptMap,
+    /// `optional.optFlatMap(value, optional)`.
+    OptFlatMap,
 }
+
+/// Functions of a namespace, which look like member functions: `sets.contains(a, b)`.
+const NAMESPACED: [&str; 25] = [
+    "format.byte",
+    "format.date",
+    "format.datetime",
+    "format.dns1035Label",
+    "format.dns1035LabelPrefix",
+    "format.dns1123Label",
+    "format.dns1123LabelPrefix",
+    "format.dns1123Subdomain",
+    "format.dns1123SubdomainPrefix",
+    "format.labelValue",
+    "format.named",
+    "format.qualifiedName",
+    "format.uri",
+    "format.uuid",
+    "ip.isCanonical",
+    "jsonpatch.escapeKey",
+    "lists.range",
+    "optional.none",
+    "optional.of",
+    "optional.ofNonZeroValue",
+    "optional.unwrap",
+    "sets.contains",
+    "sets.equivalent",
+    "sets.intersects",
+    "strings.quote",
+];
+/// Names of types with a namespace, which look like fields.
+const NAMESPACED_TYPES: [&str; 4] =
+    ["google.protobuf.Duration", "google.protobuf.Timestamp", "net.CIDR", "net.IP"];
+/// Beginning of the message about a text that is no token.
+const UNRECOGNIZED: &str = "Syntax error: token recognition error at: '";
+/// Function around an element or a value of a literal that is optional: `[?element]`, `{?key: value}`.
+pub(super) const OPTIONAL_PART: &str = "?_";
 
 impl SyntaxNode {
     fn new(at: usize, expr: Expr) -> Self {
@@ -117,7 +167,21 @@ fn depths(nodes: &[SyntaxNode]) -> impl Iterator<Item = usize> {
 pub fn is_identifier(text: &str) -> bool {
     let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     let starts = text.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_');
-    starts && text.bytes().all(is_word) && !RESERVED.contains(&text) && !KEYWORDS.contains(&text)
+    starts && text.bytes().all(is_word) && !is_reserved(text)
+}
+
+/// Whether the grammar reserves a word.
+pub(super) fn is_reserved(word: &str) -> bool {
+    RESERVED.contains(&word) || KEYWORDS.contains(&word)
+}
+
+/// Returns the name that identifiers and dots write, such as `google.protobuf`; `None` for other expressions.
+fn qualified(node: &SyntaxNode) -> Option<String> {
+    match &node.expr {
+        Expr::Ident(name) => Some(name.strip_prefix('.').unwrap_or(name).to_owned()),
+        Expr::Select { operand, field, test: false } => Some(format!("{}.{field}", qualified(operand)?)),
+        _ => None,
+    }
 }
 
 /// Tokens with which an expression can begin, in ANTLR's order.
@@ -161,7 +225,27 @@ const LEVELS: [&[(&str, &str)]; 3] = [
 
 /// Parses an expression.
 pub(super) fn parse(text: &str) -> Result<SyntaxNode, Vec<Issue>> {
-    let mut parser = CelParser { text, tokens: tokens(text)?, next: 0, depth: 0 };
+    let mut issues = match tokens(text) {
+        Ok(tokens) => return parse_tokens(text, tokens),
+        Err(issues) => issues,
+    };
+    // As in ANTLR, the parser goes on without the texts that are no tokens. Literals out of range are found later.
+    let mut rest = text.to_owned();
+    for issue in &issues {
+        let unknown = issue.message.strip_prefix(UNRECOGNIZED).and_then(|text| text.strip_suffix('\''));
+        let Some(unknown) = unknown else { return Err(issues) };
+        rest.replace_range(issue.at..issue.at + unknown.len(), &" ".repeat(unknown.len()));
+    }
+    if let Ok(tokens) = tokens(&rest)
+        && let Err(found) = parse_tokens(text, tokens)
+    {
+        issues.extend(found);
+    }
+    Err(issues)
+}
+
+fn parse_tokens(text: &str, tokens: Vec<Spanned>) -> Result<SyntaxNode, Vec<Issue>> {
+    let mut parser = CelParser { text, tokens, next: 0, depth: 0 };
     let node = parser.expression().map_err(|issue| vec![issue])?;
     let Spanned { token, at, .. } = parser.peek().clone();
     if token == Token::End {
@@ -333,11 +417,20 @@ impl CelParser<'_> {
         let mut node = self.primary()?;
         loop {
             if let Some(dot) = self.take(".") {
+                let is_optional = self.take("?").is_some();
                 let Spanned { token: Token::Ident(field), .. } = self.peek().clone() else {
                     let message = format!("Syntax error: no viable alternative at input '.{}'", self.shown());
                     return Err(Issue::new(self.peek().at, message));
                 };
+                let at = self.peek().at;
                 self.next += 1;
+                if is_optional {
+                    let field = Self::node(at, Expr::Literal(Literal::String(field)))?;
+                    let arguments = vec![node, field];
+                    let call = Expr::Call { function: "_?._".to_owned(), target: None, arguments };
+                    node = Self::node(dot, call)?;
+                    continue;
+                }
                 node = match self.take("(") {
                     Some(open) => {
                         let arguments = self.arguments()?;
@@ -345,14 +438,20 @@ impl CelParser<'_> {
                     }
                     None => {
                         let select = Expr::Select { operand: Box::new(node), field, test: false };
-                        Self::node(dot, select)?
+                        let select = Self::node(dot, select)?;
+                        match qualified(&select).filter(|name| NAMESPACED_TYPES.contains(&name.as_str())) {
+                            Some(name) => Self::node(dot, Expr::Ident(name))?,
+                            None => select,
+                        }
                     }
                 };
             } else if let Some(at) = self.take("[") {
+                let function = if self.take("?").is_some() { "_[?_]" } else { "_[_]" };
                 let index = self.expression()?;
                 self.expect("]")?;
                 let arguments = vec![node, index];
-                node = Self::node(at, Expr::Call { function: "_[_]".to_owned(), target: None, arguments })?;
+                let function = function.to_owned();
+                node = Self::node(at, Expr::Call { function, target: None, arguments })?;
             } else {
                 return Ok(node);
             }
@@ -391,10 +490,31 @@ impl CelParser<'_> {
         Ok(parts)
     }
 
+    /// Parses an element of a list, which is optional behind a question mark.
+    fn element(&mut self) -> Result<SyntaxNode, Issue> {
+        let place = self.take("?");
+        let element = self.expression()?;
+        match place {
+            Some(at) => Self::optional_part(at, element),
+            None => Ok(element),
+        }
+    }
+
     fn entry(&mut self) -> Result<(SyntaxNode, SyntaxNode), Issue> {
+        let place = self.take("?");
         let key = self.expression()?;
         self.expect(":")?;
-        Ok((key, self.expression()?))
+        let value = self.expression()?;
+        // The value is optional, although the question mark stands before the key.
+        Ok(match place {
+            Some(at) => (key, Self::optional_part(at, value)?),
+            None => (key, value),
+        })
+    }
+
+    fn optional_part(at: usize, part: SyntaxNode) -> Result<SyntaxNode, Issue> {
+        let call = Expr::Call { function: OPTIONAL_PART.to_owned(), target: None, arguments: vec![part] };
+        Self::node(at, call)
     }
 
     fn primary(&mut self) -> Result<SyntaxNode, Issue> {
@@ -431,7 +551,7 @@ impl CelParser<'_> {
             }
             Token::Sign("[") => {
                 self.next += 1;
-                let elements = self.parts("]", Self::expression)?;
+                let elements = self.parts("]", Self::element)?;
                 Self::node(at, Expr::List(elements))
             }
             Token::Sign("{") => {
@@ -478,21 +598,54 @@ impl CelParser<'_> {
         function: String,
         mut arguments: Vec<SyntaxNode>,
     ) -> Result<SyntaxNode, Issue> {
-        let kind = match (&*function, arguments.len()) {
-            ("all", 2) => FoldKind::All,
-            ("exists", 2) => FoldKind::Exists,
-            ("exists_one" | "existsOne", 2) => FoldKind::ExistsOne,
-            ("map", 2 | 3) => FoldKind::Map,
-            ("filter", 2) => FoldKind::Filter,
+        let namespaced = qualified(&target).map(|namespace| format!("{namespace}.{function}"));
+        if let Some(function) = namespaced.filter(|name| NAMESPACED.contains(&name.as_str())) {
+            return Self::node(at, Expr::Call { function, target: None, arguments });
+        }
+        let (kind, variables) = match (&*function, arguments.len()) {
+            ("all", 2) => (FoldKind::All, 1),
+            ("all", 3) => (FoldKind::All, 2),
+            ("exists", 2) => (FoldKind::Exists, 1),
+            ("exists", 3) => (FoldKind::Exists, 2),
+            ("exists_one" | "existsOne", 2) => (FoldKind::ExistsOne, 1),
+            ("exists_one" | "existsOne", 3) => (FoldKind::ExistsOne, 2),
+            ("map", 2 | 3) => (FoldKind::Map, 1),
+            ("filter", 2) => (FoldKind::Filter, 1),
+            ("transformList", 3 | 4) => (FoldKind::TransformList, 2),
+            ("transformMap", 3 | 4) => (FoldKind::TransformMap, 2),
+            ("transformMapEntry", 3 | 4) => (FoldKind::TransformMapEntry, 2),
+            ("sortBy", 2) => (FoldKind::SortBy, 1),
+            ("optMap", 2) => (FoldKind::OptMap, 1),
+            ("optFlatMap", 2) => (FoldKind::OptFlatMap, 1),
             _ => return Self::node(at, Expr::Call { function, target: Some(Box::new(target)), arguments }),
         };
-        let first = arguments.remove(0);
-        let Expr::Ident(variable) = first.expr else {
-            return Err(Issue::new(first.at, "argument must be a simple name"));
+        let refusal = match kind {
+            FoldKind::Map | FoldKind::Filter | FoldKind::SortBy => "argument is not an identifier".to_owned(),
+            FoldKind::OptMap | FoldKind::OptFlatMap => {
+                format!("{function}() variable name must be a simple identifier")
+            }
+            _ => "argument must be a simple name".to_owned(),
+        };
+        let mut name = || {
+            let SyntaxNode { at, expr, .. } = arguments.remove(0);
+            match expr {
+                Expr::Ident(name) => Ok((at, name)),
+                _ => Err(Issue::new(at, refusal.clone())),
+            }
+        };
+        let (_, variable) = name()?;
+        let second = if variables == 2 {
+            let (at, second) = name()?;
+            if second == variable {
+                return Err(Issue::new(at, format!("duplicate variable name: {second}")));
+            }
+            Some(second)
+        } else {
+            None
         };
         let filter = if arguments.len() == 2 { Some(arguments.remove(0)) } else { None };
         let body = arguments.remove(0);
-        let fold = Fold { kind, range: target, variable, filter, body };
+        let fold = Fold { kind, range: target, variable, second, filter, body };
         Self::node(at, Expr::Fold(Box::new(fold)))
     }
 }

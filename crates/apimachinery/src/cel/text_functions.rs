@@ -3,12 +3,18 @@
 use std::rc::Rc;
 
 use super::cost::Cost;
-use super::evaluation_error::{EvaluationError, failed, no_overload};
+use super::evaluation_error::{EvaluationError, failed};
 use super::functions::{Evaluated, integer};
+use super::text_format;
 use super::value::Val;
 
-/// Calls a function of a text.
-pub(super) fn call<'a>(function: &str, text: &str, arguments: &[Val<'a>], cost: &mut Cost) -> Evaluated<'a> {
+/// Calls a function of a text; `None` if there is none of this name for the arguments.
+pub(super) fn call<'a>(
+    function: &str,
+    text: &str,
+    arguments: &[Val<'a>],
+    cost: &mut Cost,
+) -> Result<Option<Val<'a>>, EvaluationError> {
     // All functions read the text at most three times: to count characters, to search, and to copy.
     cost.text(text.len())?;
     for argument in arguments {
@@ -16,7 +22,7 @@ pub(super) fn call<'a>(function: &str, text: &str, arguments: &[Val<'a>], cost: 
             cost.text(argument.len())?;
         }
     }
-    match (function, arguments) {
+    let result: Evaluated<'a> = match (function, arguments) {
         ("startsWith", [Val::String(part)]) => Ok(Val::Bool(text.starts_with(&**part))),
         ("endsWith", [Val::String(part)]) => Ok(Val::Bool(text.ends_with(&**part))),
         ("contains", [Val::String(part)]) => Ok(Val::Bool(text.contains(&**part))),
@@ -34,7 +40,7 @@ pub(super) fn call<'a>(function: &str, text: &str, arguments: &[Val<'a>], cost: 
         ("lowerAscii", []) => Ok(Val::text(text.to_ascii_lowercase())),
         ("upperAscii", []) => Ok(Val::text(text.to_ascii_uppercase())),
         ("trim", []) => Ok(Val::text(text.trim())),
-        ("reverse", []) => Ok(Val::text(text.chars().rev().collect::<String>())),
+        ("format", [values]) if values.is_list() => text_format::format(text, values, cost).map(Val::text),
         ("replace", [Val::String(old), Val::String(new)]) => replace(text, old, new, usize::MAX, cost),
         ("replace", [Val::String(old), Val::String(new), Val::Int(limit)]) => {
             replace(text, old, new, unless_negative(*limit), cost)
@@ -50,8 +56,9 @@ pub(super) fn call<'a>(function: &str, text: &str, arguments: &[Val<'a>], cost: 
             }
             Ok(Val::text(&text[offset(text, *from)?..offset(text, *until)?]))
         }
-        _ => Err(no_overload()),
-    }
+        _ => return Ok(None),
+    };
+    result.map(Some)
 }
 
 /// Returns a limit; as in Go, a negative one is none.

@@ -135,13 +135,23 @@ impl TypeChecker<'_> {
                 self.issue(fold.range.at, message)
             }
         };
+        // Macros with two variables and those of optional values are checked when they are evaluated.
+        let names = fold.second.iter().map(|second| (second.clone(), Type::Dyn));
+        let count = self.locals.len();
+        self.locals.extend(names);
         self.locals.push((fold.variable.clone(), element.clone()));
         let condition = fold.filter.as_ref().map(|filter| self.type_of(filter));
         let body = self.type_of(&fold.body);
-        self.locals.pop();
+        self.locals.truncate(count);
         // cel-go expands a macro to these operators, which appear in its messages.
         let conditions = match fold.kind {
-            FoldKind::Map => condition.map(|of| ("_?_:_", of)),
+            FoldKind::Map
+            | FoldKind::TransformList
+            | FoldKind::TransformMap
+            | FoldKind::TransformMapEntry
+            | FoldKind::SortBy
+            | FoldKind::OptMap
+            | FoldKind::OptFlatMap => condition.map(|of| ("_?_:_", of)),
             FoldKind::All => Some(("_&&_", body.clone())),
             FoldKind::Exists => Some(("_||_", body.clone())),
             FoldKind::ExistsOne | FoldKind::Filter => Some(("_?_:_", body.clone())),
@@ -163,7 +173,12 @@ impl TypeChecker<'_> {
         }
         match fold.kind {
             FoldKind::All | FoldKind::Exists | FoldKind::ExistsOne => Type::Bool,
-            FoldKind::Map => Type::List(Box::new(body)),
+            FoldKind::Map | FoldKind::TransformList => Type::List(Box::new(body)),
+            FoldKind::TransformMap
+            | FoldKind::TransformMapEntry
+            | FoldKind::SortBy
+            | FoldKind::OptMap
+            | FoldKind::OptFlatMap => Type::Dyn,
             FoldKind::Filter => Type::List(Box::new(element)),
         }
     }

@@ -3,8 +3,10 @@
 #[cfg(feature = "time")]
 mod duration;
 mod encoding_json;
+mod netip;
 #[cfg(feature = "time")]
 mod time;
+mod url;
 
 use std::fmt::Write;
 
@@ -13,8 +15,10 @@ use serde_json::{Number, Value};
 #[cfg(feature = "time")]
 pub use duration::duration;
 pub use encoding_json::{json, write_json};
+pub use netip::{ZonedAddress, address, prefix};
 #[cfg(feature = "time")]
 pub use time::{Layout, format_seconds, time};
+pub use url::Url;
 
 /// Quotes a text like Go's `%q`.
 #[must_use]

@@ -4,7 +4,7 @@
 //! `openAPIV3Schema`, which is self-contained). All operations are pure functions of a schema and a JSON value. They recurse at most as
 //! deep as the value, whose depth the JSON parser limits.
 //!
-//! CEL rules (`x-kubernetes-validations`) are accepted but not evaluated.
+//! The CEL rules of a schema (`x-kubernetes-validations`) are evaluated by the module `cel`.
 
 mod builtin;
 mod default;
@@ -37,8 +37,6 @@ pub struct Schema {
     definitions: Arc<Definitions>,
     root: Child,
     custom: bool,
-    /// Whether the schema contains CEL rules.
-    has_rules: bool,
 }
 
 impl Schema {
@@ -47,7 +45,7 @@ impl Schema {
     #[must_use]
     pub fn builtin(definitions: &Arc<Definitions>, name: &str) -> Option<Arc<Self>> {
         let root = Child::definition(definitions.index(name)?);
-        Some(Arc::new(Self { definitions: Arc::clone(definitions), root, custom: false, has_rules: false }))
+        Some(Arc::new(Self { definitions: Arc::clone(definitions), root, custom: false }))
     }
 
     /// Parses the schema of a custom kind. `apiVersion`, `kind` and `metadata` are added to the root.
@@ -55,7 +53,7 @@ impl Schema {
     pub fn of_crd(open_api_v3_schema: &Value) -> Arc<Self> {
         let definitions = Arc::new(Definitions::none());
         let root = Child::inline(Arc::new(schema_parser::custom_root(open_api_v3_schema)));
-        Arc::new(Self { definitions, root, custom: true, has_rules: mentions_rules(open_api_v3_schema) })
+        Arc::new(Self { definitions, root, custom: true })
     }
 
     /// Returns the errors of a custom kind's schema. Their fields begin with `path`, as in
@@ -152,13 +150,13 @@ impl Schema {
     /// Validates a new object of a custom kind, with the order and the messages of kube-apiserver.
     #[must_use]
     pub fn validate(&self, object: &Value) -> Vec<FieldError> {
-        self.note_unchecked_rules(validate::validate(self.root(), object, None))
+        validate::validate(self.root(), object, None)
     }
 
     /// Validates the new state of an object. Unchanged parts are skipped.
     #[must_use]
     pub fn validate_update(&self, old: &Value, new: &Value) -> Vec<FieldError> {
-        self.note_unchecked_rules(validate::validate(self.root(), new, Some(old)))
+        validate::validate(self.root(), new, Some(old))
     }
 
     /// Returns the errors about duplicates in sets and keyed lists of a custom object; `old` is its former state.
@@ -189,15 +187,6 @@ impl Schema {
                 field => format!("status.{field}"),
             };
         }
-        self.note_unchecked_rules(errors)
-    }
-
-    fn note_unchecked_rules(&self, mut errors: Vec<FieldError>) -> Vec<FieldError> {
-        if self.has_rules && errors.iter().any(validate::blocks_rules) {
-            let why = "some validation rules were not checked because the object was invalid; correct the existing \
-                       errors to complete validation";
-            errors.push(FieldError::invalid("<nil>", "null", why));
-        }
         errors
     }
 
@@ -223,14 +212,16 @@ impl Schema {
     }
 }
 
-fn mentions_rules(schema: &Value) -> bool {
-    match schema {
-        Value::Object(fields) => {
-            fields.contains_key("x-kubernetes-validations") || fields.values().any(mentions_rules)
-        }
-        Value::Array(items) => items.iter().any(mentions_rules),
-        _ => false,
-    }
+/// Whether a text has a format of strings. Dashes in the format's name are ignored.
+#[cfg(feature = "cel")]
+pub(crate) fn has_format(format: &str, text: &str) -> bool {
+    validate::has_format(format, text)
+}
+
+/// Formats a value like Go's `field.Error`.
+#[cfg(feature = "cel")]
+pub(crate) fn shown(value: &Value) -> String {
+    validate::shown(value)
 }
 
 /// Position in a schema: a node, the attributes of the reference to it, and the definitions that it refers to.

@@ -26,7 +26,7 @@ pub enum JsonType {
 }
 
 impl JsonType {
-    pub(super) fn parse(name: &str) -> Option<Self> {
+    pub(crate) fn parse(name: &str) -> Option<Self> {
         Some(match name {
             "object" => Self::Object,
             "array" => Self::Array,
@@ -38,7 +38,7 @@ impl JsonType {
         })
     }
 
-    pub(super) fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Object => "object",
             Self::Array => "array",

@@ -110,7 +110,7 @@ fn an_expression_ends_with_its_limit() {
         "object.list.all(a, object.list.all(b, object.text.replace('', object.text) != ''))",
         "[object.text + 'x'].all(t, object.list.all(a, object.list.all(b, object.list.all(c, [t, t] != []))))",
         "object.list.all(a, object.list.all(b, object.words.join(object.text) != ''))",
-        "object.list.all(a, object.list.all(b, object.text.reverse().upperAscii().trim().indexOf('X') < 0))",
+        "object.list.all(a, object.list.all(b, object.text.lowerAscii().upperAscii().trim().indexOf('X') < 0))",
         "object.list.all(a, object.list.all(b, object.list.all(c, authorizer.group(object.text).resource(object.text) != null)))",
         "object.numbers.all(a, object.numbers.all(b, object.numbers.all(c, c in object.numbers || c < 0)))",
         "object.numbers.exists(a, object.numbers.exists(b, object.numbers.exists(c, object.list[c + 1000] == 1)))",

@@ -1,6 +1,8 @@
 //! Conditions with their values and errors.
 
 mod costs;
+mod library;
+mod rules;
 mod texts;
 
 use proptest::prelude::*;

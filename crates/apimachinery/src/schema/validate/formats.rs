@@ -55,7 +55,7 @@ pub(super) fn of(node: &SchemaNode) -> Option<&str> {
 }
 
 /// Whether `text` has this format. Dashes in the format's name are ignored.
-pub(super) fn matches(format: &str, text: &str) -> bool {
+pub(in super::super) fn matches(format: &str, text: &str) -> bool {
     match format.replace('-', "").as_str() {
         "bsonobjectid" => text.len() == 24 && is_hex(text),
         "uri" => is_uri(text),

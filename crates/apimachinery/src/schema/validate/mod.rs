@@ -14,6 +14,8 @@ use std::rc::Rc;
 use serde_json::Value;
 
 pub(super) use formats::is_known as is_format;
+#[cfg(feature = "cel")]
+pub(super) use formats::matches as has_format;
 pub(super) use rules::ValueRules;
 pub(super) use text::value as shown;
 
@@ -98,18 +100,6 @@ pub(super) fn validate_part(schema: Cursor<'_>, value: &Value) -> Vec<FieldError
     let mut errors = Errors::default();
     node(schema, value, None, &FieldPath::root(), &mut errors);
     errors.list
-}
-
-/// Whether this error prevents the evaluation of CEL rules, which the response then mentions.
-pub(super) fn blocks_rules(error: &FieldError) -> bool {
-    matches!(
-        error.reason,
-        "FieldValueNotSupported"
-            | "FieldValueRequired"
-            | "FieldValueTooLong"
-            | "FieldValueTooMany"
-            | "FieldValueTypeInvalid"
-    )
 }
 
 fn node(schema: Cursor<'_>, value: &Value, old: Option<&Value>, path: &FieldPath<'_>, errors: &mut Errors) {

@@ -310,28 +310,6 @@ fn an_update_may_leave_invalid_parts_unchanged() {
 }
 
 #[test]
-fn errors_that_prevent_the_check_of_rules_are_mentioned() {
-    let spec = json!({
-        "type": "object", "properties": {"size": {"type": "integer", "maximum": 10}, "color": {"enum": ["blue"], "type": "string"}},
-        "x-kubernetes-validations": [{"rule": "self.size != 50"}],
-    });
-    check_update(
-        &spec,
-        &json!({}),
-        &json!({"size": 11}),
-        &expect!["spec.size: Invalid value: 11: spec.size in body should be less than or equal to 10"],
-    );
-    check_update(
-        &spec,
-        &json!({}),
-        &json!({"color": "green"}),
-        &expect![[r#"
-            spec.color: Unsupported value: "green": supported values: "blue"
-            <nil>: Invalid value: null: some validation rules were not checked because the object was invalid; correct the existing errors to complete validation"#]],
-    );
-}
-
-#[test]
 fn messages_of_status_errors_begin_below_status() {
     let root = json!({"type": "object", "properties": {
         "spec": {"type": "object", "properties": {"size": {"type": "integer"}}},

@@ -1,0 +1,318 @@
+//! `text.format(values)`, with the number formats of the locale `en-US`.
+
+use std::fmt::Write;
+
+use super::cost::Cost;
+use super::evaluation_error::{EvaluationError, failed};
+use super::value::Val;
+use super::{functions, times};
+use crate::go;
+
+/// Digits after the point, if a clause does not say it.
+const PRECISION: usize = 6;
+/// Largest precision of a clause. Go has a limit of a million.
+const MAX_PRECISION: usize = 1_000_000;
+
+/// Formats values by the clauses of a template such as `%s has %d`.
+pub(super) fn format(template: &str, values: &Val<'_>, cost: &mut Cost) -> Result<String, EvaluationError> {
+    cost.text(template.len())?;
+    let mut formatted = String::with_capacity(template.len());
+    let mut rest = template;
+    let mut next = 0;
+    while let Some(at) = rest.find('%') {
+        formatted.push_str(&rest[..at]);
+        rest = &rest[at + 1..];
+        if let Some(after) = rest.strip_prefix('%') {
+            formatted.push('%');
+            rest = after;
+            continue;
+        }
+        let Some(value) = values.element(next) else {
+            return Err(failed(format!("index {next} out of range")));
+        };
+        if rest.is_empty() {
+            return Err(failed("unexpected end of string"));
+        }
+        let (precision, clause, after) =
+            clause(rest).map_err(|why| failed(format!("could not parse formatting clause: {why}")))?;
+        let text = formatted_value(clause, precision, &value.usable()?, cost)?;
+        let text = text.map_err(|why| failed(format!("error during formatting: {why}")))?;
+        cost.text(text.len())?;
+        formatted.push_str(&text);
+        rest = after;
+        next += 1;
+    }
+    formatted.push_str(rest);
+    cost.text(formatted.len())?;
+    Ok(formatted)
+}
+
+/// Splits precision and letter of a clause from the text behind it.
+fn clause(text: &str) -> Result<(Option<usize>, char, &str), String> {
+    let (precision, rest) = match text.strip_prefix('.') {
+        Some(after) => {
+            let end = after.find(|c: char| !c.is_ascii_digit());
+            let Some(end) = end else {
+                return Err(
+                    "error while parsing precision: could not find end of precision specifier".to_owned()
+                );
+            };
+            let digits = &after[..end];
+            let number = digits.parse::<i64>().map_err(|_| {
+                let why = if digits.is_empty() { "invalid syntax" } else { "value out of range" };
+                format!(
+                    "error while parsing precision: error while converting precision to integer: strconv.Atoi: parsing \
+                     {}: {why}",
+                    go::quote(digits)
+                )
+            })?;
+            (Some(usize::try_from(number).unwrap_or(usize::MAX)), &after[end..])
+        }
+        None => (None, text),
+    };
+    // The library reads bytes.
+    let Some(letter) = rest.bytes().next().map(char::from) else {
+        return Err("unrecognized formatting clause".to_owned());
+    };
+    if !"sdfebxXo".contains(letter) {
+        return Err(format!("unrecognized formatting clause \"{letter}\""));
+    }
+    Ok((precision, letter, &rest[1..]))
+}
+
+/// Formats a value by a clause; the inner error is the library's reason.
+fn formatted_value(
+    letter: char,
+    precision: Option<usize>,
+    value: &Val<'_>,
+    cost: &mut Cost,
+) -> Result<Result<String, String>, EvaluationError> {
+    let given = value.type_name();
+    let special = |value: &Val<'_>| match value {
+        Val::String(text) if matches!(&**text, "NaN" | "Infinity" | "-Infinity") => text.parse::<f64>().ok(),
+        Val::Double(number) => Some(*number),
+        _ => None,
+    };
+    Ok(match (letter, value) {
+        ('s', value) => return text(value, cost),
+        ('d', Val::Int(number)) => Ok(number.to_string()),
+        ('d', Val::Uint(number)) => Ok(number.to_string()),
+        ('d', _) => Err(format!("decimal clause can only be used on integers, was given {given}")),
+        ('f', value) => match special(value) {
+            Some(number) => {
+                let precision = precision.unwrap_or(PRECISION).min(MAX_PRECISION);
+                cost.text(precision)?;
+                Ok(fixed(number, precision))
+            }
+            None => Err(format!("fixed-point clause can only be used on doubles, was given {given}")),
+        },
+        ('e', value) => match special(value) {
+            // As in kube-apiserver, the precision is the width of the whole number.
+            Some(number) => {
+                let width = precision.unwrap_or(PRECISION).min(MAX_PRECISION);
+                cost.text(width)?;
+                Ok(format!("{:>width$}", scientific(number)))
+            }
+            None => Err(format!("scientific clause can only be used on doubles, was given {given}")),
+        },
+        ('b', Val::Int(number)) => Ok(signed(*number, |number| format!("{number:b}"))),
+        ('b', Val::Uint(number)) => Ok(format!("{number:b}")),
+        ('b', Val::Bool(value)) => Ok(u8::from(*value).to_string()),
+        ('b', _) => Err(format!("only integers and bools can be formatted as binary, was given {given}")),
+        ('o', Val::Int(number)) => Ok(signed(*number, |number| format!("{number:o}"))),
+        ('o', Val::Uint(number)) => Ok(format!("{number:o}")),
+        ('o', _) => Err(format!("octal clause can only be used on integers, was given {given}")),
+        (_, Val::Int(number)) => Ok(in_case(letter, &signed(*number, |number| format!("{number:x}")))),
+        (_, Val::Uint(number)) => Ok(in_case(letter, &format!("{number:x}"))),
+        (_, Val::String(text)) => Ok(in_case(letter, &hex(text.as_bytes()))),
+        (_, Val::Bytes(bytes)) => Ok(in_case(letter, &hex(bytes))),
+        _ => Err(format!(
+            "only integers, byte buffers, and strings can be formatted as hex, was given {given}"
+        )),
+    })
+}
+
+fn signed(number: i64, digits: impl Fn(u64) -> String) -> String {
+    let sign = if number < 0 { "-" } else { "" };
+    format!("{sign}{}", digits(number.unsigned_abs()))
+}
+
+fn in_case(letter: char, text: &str) -> String {
+    if letter == 'X' { text.to_ascii_uppercase() } else { text.to_owned() }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(2 * bytes.len());
+    for byte in bytes {
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
+}
+
+/// Returns the text of a float that is no number; `None` for others.
+fn not_finite(number: f64) -> Option<&'static str> {
+    match number {
+        _ if number.is_nan() => Some("NaN"),
+        f64::INFINITY => Some("∞"),
+        f64::NEG_INFINITY => Some("-∞"),
+        _ => None,
+    }
+}
+
+/// Formats a float with a point and separators between thousands.
+fn fixed(number: f64, precision: usize) -> String {
+    if let Some(text) = not_finite(number) {
+        return text.to_owned();
+    }
+    let digits = format!("{:.precision$}", number.abs());
+    let (whole, fraction) = digits.split_once('.').unwrap_or((&digits, ""));
+    let mut grouped = String::with_capacity(digits.len() + whole.len() / 3 + 1);
+    if number < 0.0 {
+        grouped.push('-');
+    }
+    for (at, digit) in whole.chars().enumerate() {
+        if at > 0 && (whole.len() - at) % 3 == 0 {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    if precision > 0 {
+        grouped.push('.');
+        grouped.push_str(fraction);
+    }
+    grouped
+}
+
+/// Formats a float with six decimals and a power of ten.
+fn scientific(number: f64) -> String {
+    if let Some(text) = not_finite(number) {
+        return text.to_owned();
+    }
+    let digits = format!("{:.6e}", if number == 0.0 { 0.0 } else { number });
+    let (mantissa, exponent) = digits.split_once('e').unwrap_or((&digits, "0"));
+    let (sign, exponent) = match exponent.strip_prefix('-') {
+        Some(exponent) => ("⁻", exponent),
+        None => ("", exponent),
+    };
+    let superscript = |digit: char| "⁰¹²³⁴⁵⁶⁷⁸⁹".chars().nth(digit.to_digit(10).unwrap_or(0) as usize);
+    let exponent: String = format!("{exponent:0>2}").chars().filter_map(superscript).collect();
+    format!("{mantissa}×10{sign}{exponent}")
+}
+
+/// Formats a value by the clause `%s`.
+fn text(value: &Val<'_>, cost: &mut Cost) -> Result<Result<String, String>, EvaluationError> {
+    Ok(match value {
+        Val::Null => Ok("null".to_owned()),
+        Val::Type(name) => Ok((*name).to_owned()),
+        value if value.is_list() || value.is_map() => return literal(value, cost),
+        value => match functions::text_of(value) {
+            Some(text) => text.map_err(|error| error.to_string()),
+            None => Err(format!(
+                "string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, types, durations, \
+                 and timestamps, was given {}",
+                value.type_name()
+            )),
+        },
+    })
+}
+
+/// Formats a value inside of a list or a map: like a literal of an expression. Recurses as deep as the value is nested.
+fn literal(value: &Val<'_>, cost: &mut Cost) -> Result<Result<String, String>, EvaluationError> {
+    cost.spend(1)?;
+    match value {
+        list if list.is_list() => {
+            let mut parts = Vec::new();
+            for element in list.range().into_iter().flatten() {
+                match literal(&element.usable()?, cost)? {
+                    Ok(text) => parts.push(text),
+                    refused => return Ok(refused),
+                }
+            }
+            Ok(Ok(format!("[{}]", parts.join(", "))))
+        }
+        map if map.is_map() => {
+            let mut parts = Vec::new();
+            for key in map.range().into_iter().flatten() {
+                if !matches!(key, Val::String(_) | Val::Bool(_) | Val::Int(_) | Val::Uint(_)) {
+                    return Ok(Err(format!(
+                        "no formatting function for map key of type {}",
+                        key.type_name()
+                    )));
+                }
+                let Some(value) = map.get(&key, cost)? else {
+                    return Ok(Err(format!("could not find key: {}", go::quote(&shown(&key)))));
+                };
+                match (literal(&key, cost)?, literal(&value.usable()?, cost)?) {
+                    (Ok(key), Ok(value)) => parts.push((key, value)),
+                    (Err(why), _) | (_, Err(why)) => return Ok(Err(why)),
+                }
+            }
+            parts.sort_by(|(one, _), (two, _)| one.cmp(two));
+            let parts: Vec<String> = parts.iter().map(|(key, value)| format!("{key}:{value}")).collect();
+            Ok(Ok(format!("{{{}}}", parts.join(", "))))
+        }
+        other => scalar_literal(other, cost),
+    }
+}
+
+fn shown(key: &Val<'_>) -> String {
+    functions::text_of(key).and_then(Result::ok).unwrap_or_default()
+}
+
+fn scalar_literal(value: &Val<'_>, cost: &mut Cost) -> Result<Result<String, String>, EvaluationError> {
+    let text = match value {
+        Val::Double(number) if not_finite(*number).is_some() => {
+            // Go's verb prints these words.
+            let word = match *number {
+                f64::INFINITY => "+Inf",
+                f64::NEG_INFINITY => "-Inf",
+                _ => "NaN",
+            };
+            go::quote(word)
+        }
+        Val::Double(number) => format!("{number:.PRECISION$}"),
+        Val::Timestamp(_) | Val::Duration(_) => {
+            let name = if matches!(value, Val::Timestamp(_)) { "timestamp" } else { "duration" };
+            format!("{name}({})", go::quote(&times::text_of(value).unwrap_or_default()))
+        }
+        Val::String(_)
+        | Val::Bytes(_)
+        | Val::Bool(_)
+        | Val::Int(_)
+        | Val::Uint(_)
+        | Val::Null
+        | Val::Type(_) => match text(value, cost)? {
+            Ok(text) => match value {
+                Val::String(_) => go::quote(&text),
+                Val::Bytes(_) => format!("b{}", go::quote(&text)),
+                _ => text,
+            },
+            refused => return Ok(refused),
+        },
+        other => return Ok(Err(format!("no formatting function for {}", other.type_name()))),
+    };
+    cost.text(text.len())?;
+    Ok(Ok(text))
+}
+
+/// Quotes a text as a literal of an expression: `strings.quote(text)`.
+pub(super) fn quoted(text: &str) -> String {
+    let mut quoted = String::with_capacity(text.len() + 2);
+    quoted.push('"');
+    for c in text.chars() {
+        match c {
+            '\x07' => quoted.push_str("\\a"),
+            '\x08' => quoted.push_str("\\b"),
+            '\x0c' => quoted.push_str("\\f"),
+            '\n' => quoted.push_str("\\n"),
+            '\r' => quoted.push_str("\\r"),
+            '\t' => quoted.push_str("\\t"),
+            '\x0b' => quoted.push_str("\\v"),
+            '\\' => quoted.push_str("\\\\"),
+            '"' => quoted.push_str("\\\""),
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
