@@ -329,7 +329,7 @@ impl ApiServer {
     /// `kube::Client` ends a moment after the client's last clone.
     ///
     /// # Errors
-    /// [`DataFileError`] names the file and the cure; the file is unchanged.
+    /// [`DataFileError`] names the file and a remedy; the file is unchanged.
     ///
     /// # Panics
     /// Outside of a tokio runtime with timers.

@@ -328,7 +328,7 @@ fn check_schema(schema: &str, library: &str) -> Result<(), Failure> {
     .hint("cargo operator upgrade sets the libraries to the versions of this program; or install that of the library"))
 }
 
-/// The failure for an error of the session, with the cure.
+/// Converts an error of the session to a failure with a hint that says how to continue.
 fn refused(kind: &str, message: String) -> Failure {
     let failure = Failure::new(message);
     match kind {

@@ -193,7 +193,7 @@ async fn subresources_are_read_and_written_separately() {
 }
 
 #[tokio::test]
-async fn a_conflict_names_the_object_the_expected_version_and_the_cure() {
+async fn a_conflict_names_the_object_the_expected_version_and_the_next_step() {
     let env = environment().await;
     let client = Client::new(env.client(), "one");
     let created = client.create(&widget("a", 1)).await.unwrap();

@@ -14,7 +14,7 @@ const OWN_NAME: &str = "kube-apiserver-embedded";
 /// Links `kube-apiserver` and `etcd` to this program, and `kubectl` to the one on the `PATH` if there is one. Returns the folder.
 ///
 /// # Errors
-/// One line that names the folder or file, and the cure.
+/// One line that names the folder or file, and says how to correct the problem.
 pub(crate) fn fill(folder: Option<&Path>) -> Result<PathBuf, String> {
     // Resolved, so that the links point to the file itself, even if this program was started by a link.
     let program = std::env::current_exe()

@@ -113,7 +113,7 @@ enum ProfileName {
 /// Runs a command, or the server until a signal arrives.
 ///
 /// # Errors
-/// One line that names the problem and the cure.
+/// One line that names the problem, and says how to correct it.
 pub(crate) async fn run(program: OsString, arguments: Vec<OsString>) -> Result<(), String> {
     let arguments = Arguments::parse_from(std::iter::once(program).chain(arguments));
     match arguments.command {

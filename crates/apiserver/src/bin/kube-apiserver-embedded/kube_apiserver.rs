@@ -71,7 +71,7 @@ const ABSENT_PLUGINS: [&str; 21] = [
 /// Serves until a signal arrives.
 ///
 /// # Errors
-/// One line that names the flag or file, and the cure.
+/// One line that names the flag or file, and says how to correct it.
 pub(crate) async fn run(arguments: Vec<OsString>) -> Result<(), String> {
     let flags = PROGRAM.read(arguments)?;
     if flags.is_on("help") {

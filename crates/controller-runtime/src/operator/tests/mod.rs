@@ -174,7 +174,7 @@ async fn wrong_usage_has_code_2() {
 }
 
 #[tokio::test]
-async fn wrong_names_and_ports_fail_with_the_cure() {
+async fn wrong_names_and_ports_fail_with_the_next_step() {
     for (operator, line, expected) in [
         (Operator::new("Guest_Book", "id"), "manifests", "\"Guest_Book\""),
         (Operator::new("9lives", "id"), "manifests", "must begin with a letter"),

@@ -449,7 +449,7 @@ async fn a_secret_of_something_else_is_not_overwritten() {
                    choose another Secret for the webhook certificates, or delete this one";
     assert_eq!(failing, KeeperState::Failing(message.to_owned()));
     assert_eq!(client.get(&ObjectKey::of(&secret).unwrap()).await.unwrap(), Some(secret.clone()));
-    // The cure works without a restart.
+    // Once the secret is deleted, the operator makes its own, without a restart.
     client.delete(&secret).await.unwrap();
     replica.ready().await;
     assert!(replica.metric("controller_runtime_webhook_certificate_errors_total") >= 1);

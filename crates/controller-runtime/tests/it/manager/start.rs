@@ -23,7 +23,7 @@ use crate::{
 };
 
 #[tokio::test(start_paused = true)]
-async fn a_kind_that_is_not_served_ends_the_start_with_its_name_and_the_cure() {
+async fn a_kind_that_is_not_served_ends_the_start_with_its_name_and_the_next_step() {
     let env = Environment::builder().start().await.unwrap();
     let manager =
         Manager::new(env.client(), ManagerOptions::new("test").cache_sync_timeout(Duration::from_secs(7)));

@@ -40,7 +40,7 @@ fn references_are_read_from_the_configurations_of_a_folder() {
 }
 
 #[test]
-fn errors_name_the_file_the_object_and_the_cure() {
+fn errors_name_the_file_the_object_and_the_next_step() {
     let title = "ValidatingWebhookConfiguration carts in DIR/hooks.yaml";
     let webhook = format!("webhook vcart.kb.io of {title}");
     let none = HOOKS.split("webhooks:").next().unwrap();
