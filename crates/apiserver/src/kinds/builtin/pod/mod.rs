@@ -73,6 +73,7 @@ impl BuiltinKind for Pod {
             None => pod_spec::validate_new_pod(new),
             Some(old) => {
                 let mut errors = pod_spec::validate_pod(new);
+                errors.extend(pod_spec::pod_annotation_updates(old, new));
                 errors.extend(pod_update::validate(old, new));
                 errors
             }
@@ -83,7 +84,12 @@ impl BuiltinKind for Pod {
         match subresource {
             "resize" => resize::validate(old, new),
             "ephemeralcontainers" => {
+                if pod_spec::is_mirror(old) {
+                    let why = "static pods do not support ephemeral containers";
+                    return vec![FieldError::forbidden("", why)];
+                }
                 let mut errors = pod_spec::validate_pod(new);
+                errors.extend(pod_spec::pod_annotation_updates(old, new));
                 errors.extend(pod_update::validate_ephemeral_containers(old, new));
                 errors
             }

@@ -36,6 +36,12 @@ pub(super) fn keep_all_but_resources(old: &Value, new: &mut Value) {
 
 /// Validates the new resources of a pod.
 pub(super) fn validate(old: &Value, new: &Value) -> Vec<FieldError> {
+    if pod_spec::is_mirror(old) {
+        return vec![FieldError::forbidden("", "static pods cannot be resized")];
+    }
+    if old["spec"]["os"]["name"] == "windows" {
+        return vec![FieldError::forbidden("", "windows pods cannot be resized")];
+    }
     let mut errors = pod_spec::validate_pod(new);
     let class = qos_class(&old["spec"]);
     if qos_class(&new["spec"]) != class {

@@ -13,7 +13,8 @@ pub(in crate::kinds::builtin) use defaults::{default, default_volume_sources};
 pub(in crate::kinds::builtin) use disabled::drop_disabled;
 pub(in crate::kinds::builtin) use discouraged_fields::{claim_fractions, warnings};
 pub(in crate::kinds::builtin) use validation::{
-    node_selector, validate, validate_limits, validate_new_pod, validate_pod, validate_tolerations,
+    is_mirror, node_selector, pod_annotation_updates, validate, validate_limits, validate_new_pod,
+    validate_pod, validate_tolerations,
 };
 
 /// Path of the pod's spec in workloads and Jobs.

@@ -1,5 +1,6 @@
 //! Validation of a pod's spec, on its own or in the template of a workload. The errors have the order of kube-apiserver.
 
+mod annotation_rules;
 mod container_resources;
 mod containers;
 mod environment;
@@ -24,15 +25,14 @@ use crate::kinds::builtin::shared::field_checks::{
 };
 use crate::kinds::builtin::shared::fields::{list, text};
 use crate::kinds::builtin::shared::label_selector::invalid;
+use annotation_rules::pod_annotations;
+pub(in crate::kinds::builtin) use annotation_rules::{is_mirror, pod_annotation_updates};
 use container_resources::ResourceOwner;
 pub(in crate::kinds::builtin) use placement::{node_selector, tolerations as validate_tolerations};
 
 const PULL_POLICIES: [&str; 3] = ["Always", "IfNotPresent", "Never"];
 const DNS_POLICIES: [&str; 4] = ["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"];
 const CONTAINERS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
-/// Annotation of the pod that a kubelet created for a file.
-const MIRROR: &str = "kubernetes.io/config.mirror";
-const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 const MAX_NAME_SERVERS: usize = 3;
 const MAX_SEARCHES: usize = 32;
 const MAX_SEARCH_LIST: usize = 2048;
@@ -118,27 +118,6 @@ pub(in crate::kinds::builtin) fn validate_new_pod(pod: &Value) -> Vec<FieldError
     if !text(spec, "nodeName").is_empty() && !list(spec, "schedulingGates").is_empty() {
         let why = "cannot be set until all schedulingGates have been cleared";
         errors.push(FieldError::forbidden("spec.nodeName", why));
-    }
-    errors
-}
-
-/// Validates annotations that have a meaning for pods.
-fn pod_annotations(metadata: &Value, spec: &Value, path: &str) -> Vec<FieldError> {
-    let given = &metadata["annotations"];
-    let mut errors = Vec::new();
-    if let Some(value) = given[MIRROR].as_str()
-        && text(spec, "nodeName").is_empty()
-    {
-        let why = "must set spec.nodeName if mirror pod annotation is set";
-        errors.push(invalid_text(format!("{path}[{MIRROR}]"), value, why));
-    }
-    if let Some(cost) = given[DELETION_COST].as_str() {
-        let digits = cost.strip_prefix('-').unwrap_or(cost);
-        let is_plain =
-            cost == "0" || cost.starts_with('-') || cost.starts_with(|c: char| ('1'..='9').contains(&c));
-        if !is_plain || digits.starts_with('+') || cost.parse::<i32>().is_err() {
-            errors.push(invalid_text(format!("{path}[{DELETION_COST}]"), cost, "must be a 32bit integer"));
-        }
     }
     errors
 }
