@@ -6,6 +6,7 @@ mod encoding_json;
 mod netip;
 #[cfg(feature = "time")]
 mod time;
+mod unified_diff;
 mod url;
 
 use std::fmt::Write;
@@ -18,6 +19,7 @@ pub use encoding_json::{json, write_json};
 pub use netip::{ZonedAddress, address, prefix};
 #[cfg(feature = "time")]
 pub use time::{Layout, format_seconds, time};
+pub use unified_diff::unified_diff;
 pub use url::Url;
 
 /// Quotes a text like Go's `%q`.

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::{Count, GoType, Message};
 use crate::go;
 
-/// Characters that Go escapes in texts of a patched object, although JSON does not require it.
+/// Characters that Go escapes in texts, although JSON does not require it.
 const ESCAPED: [(char, &str); 5] =
     [('<', "\\u003c"), ('>', "\\u003e"), ('&', "\\u0026"), ('\u{2028}', "\\u2028"), ('\u{2029}', "\\u2029")];
 
@@ -20,7 +20,11 @@ pub fn patched_text(
     object: &Value,
     entered: &Map<String, Value>,
 ) -> String {
-    let mut text = entered_text(message, object, entered);
+    escape(entered_text(message, object, entered))
+}
+
+/// Escapes characters of a JSON text as Go's encoder does.
+pub(super) fn escape(mut text: String) -> String {
     // Outside of texts JSON has none of these characters.
     for (character, escape) in ESCAPED {
         if text.contains(character) {

@@ -1,6 +1,7 @@
 //! Go's API structs as messages: their fields with protobuf numbers and JSON names.
 
 mod declared_order;
+mod internal_struct;
 mod messages;
 mod repeated_fields;
 mod round_trip;
@@ -11,6 +12,7 @@ use std::fmt;
 use std::sync::OnceLock;
 
 pub use declared_order::patched_text;
+pub use internal_struct::{internal_diff, internal_text};
 pub use messages::{has_kind, message, message_of_kind};
 pub use repeated_fields::merge_repeated;
 pub use round_trip::{complete, forget_empty, recall_empty};
