@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use kube_apimachinery::go_struct::internal_text;
 use kube_apimachinery::names;
 use kube_apimachinery::status::FieldError;
 use serde_json::Value;
@@ -63,12 +64,9 @@ fn changed_drivers(old: &Value, new: &Value) -> Vec<FieldError> {
         for driver in same_name {
             let keys = list(driver, "topologyKeys");
             if driver["nodeID"] != before["nodeID"] || keys != list(before, "topologyKeys") {
-                // The value is shown as a Go struct.
-                let keys = if keys.is_empty() { Value::Null } else { driver["topologyKeys"].clone() };
-                let shown = format!(
-                    "{{\"Name\":{},\"NodeID\":{},\"TopologyKeys\":{keys},\"Allocatable\":null}}",
-                    driver["name"], driver["nodeID"]
-                );
+                let mut shown = driver.clone();
+                shown["allocatable"] = Value::Null;
+                let shown = internal_text("storage.CSINodeDriver", &shown);
                 errors.push(FieldError::invalid("spec.drivers", &shown, IMMUTABLE));
             }
         }

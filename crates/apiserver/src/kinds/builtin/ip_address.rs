@@ -1,6 +1,5 @@
 //! IPAddresses, whose names are addresses.
 
-use kube_apimachinery::go::quote;
 use kube_apimachinery::status::FieldError;
 use serde_json::Value;
 
@@ -8,7 +7,7 @@ use super::builtin_kind::BuiltinKind;
 use super::shared::domain_checks::{canonical_address, subdomain};
 use super::shared::field_checks::path_segment;
 use super::shared::fields::text;
-use super::shared::immutable_fields::IMMUTABLE;
+use super::shared::immutable_fields::immutable_struct;
 use crate::kind::resource::Resource;
 
 const PARENT: &str = "spec.parentRef";
@@ -22,9 +21,9 @@ impl BuiltinKind for IPAddress {
         let mut errors: Vec<FieldError> =
             canonical_address(text(&new["metadata"], "name"), "metadata.name").into_iter().collect();
         errors.extend(validate_parent(parent));
-        if old.is_some_and(|old| old["spec"]["parentRef"] != *parent) {
-            errors.push(FieldError::invalid(PARENT, &shown(parent), IMMUTABLE));
-        }
+        errors.extend(old.and_then(|old| {
+            immutable_struct(PARENT, "*networking.ParentReference", &old["spec"]["parentRef"], parent)
+        }));
         errors
     }
 }
@@ -43,19 +42,4 @@ fn validate_parent(parent: &Value) -> Vec<FieldError> {
         errors.extend(path_segment(parent, field, PARENT));
     }
     errors
-}
-
-/// Returns the reference as Go shows its struct.
-fn shown(parent: &Value) -> String {
-    if parent.is_null() {
-        return "null".to_owned();
-    }
-    let part = |field: &str| quote(text(parent, field));
-    format!(
-        "{{\"Group\":{},\"Resource\":{},\"Namespace\":{},\"Name\":{}}}",
-        part("group"),
-        part("resource"),
-        part("namespace"),
-        part("name")
-    )
 }

@@ -12,7 +12,7 @@ use super::builtin_kind::BuiltinKind;
 use super::shared::domain_checks::domain_path;
 use super::shared::field_checks::{invalid_text, not_negative, supported, too_long};
 use super::shared::fields::{elements, set, text, within};
-use super::shared::immutable_fields::immutable;
+use super::shared::immutable_fields::{immutable, immutable_struct};
 use super::shared::{label_selector, pod_spec, workload};
 use crate::kind::WriteContext;
 use crate::kind::resource::Resource;
@@ -379,15 +379,14 @@ fn validate_update(old: &Value, new: &Value) -> Vec<FieldError> {
         errors.push(FieldError::invalid("spec.completions", &new["completions"].to_string(), why));
     }
     errors.extend(immutable("spec", old, new, &["selector"]));
-    if with_placement(old, &new["template"]) != new["template"] {
-        errors.extend(immutable("spec", old, new, &["template"]));
-    }
-    errors.extend(immutable(
-        "spec",
-        old,
-        new,
-        &["completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy"],
-    ));
+    let template = with_placement(old, &new["template"]);
+    errors.extend(immutable_struct("spec.template", "core.PodTemplateSpec", &template, &new["template"]));
+    errors.extend(immutable("spec", old, new, &["completionMode"]));
+    let policy =
+        |field: &str, name: &str| immutable_struct(&format!("spec.{field}"), name, &old[field], &new[field]);
+    errors.extend(policy("podFailurePolicy", "*batch.PodFailurePolicy"));
+    errors.extend(immutable("spec", old, new, &["backoffLimitPerIndex", "managedBy"]));
+    errors.extend(policy("successPolicy", "*batch.SuccessPolicy"));
     errors
 }
 
@@ -499,8 +498,21 @@ mod tests {
         );
         let why = "spec.completionMode: Invalid value: \"Indexed\": field is immutable";
         check(&old, &job(1, "Indexed", false, "a"), &[why]);
-        let why = "spec.template: Invalid value: {\"spec\":{\"nodeSelector\":{\"zone\":\"b\"}}}: field is immutable";
-        check(&old, &job(1, "NonIndexed", false, "b"), &[why]);
+        let errors = validate_update(&old["spec"], &job(1, "NonIndexed", false, "b")["spec"]);
+        let [error] = errors.as_slice() else { panic!("{errors:?}") };
+        let shown = error.to_string();
+        // Parts of a message of kube-apiserver v1.36.3, which shows all fields of the struct.
+        assert!(shown.starts_with("spec.template: Invalid value: {\"Spec\":{\"Volumes\":null,"), "{shown}");
+        assert!(
+            shown.contains(
+                ",\"DNSPolicy\":\"\",\"NodeSelector\":{\"zone\":\"b\"},\"ServiceAccountName\":\"\","
+            ),
+            "{shown}"
+        );
+        assert!(
+            shown.ends_with(",\"HostnameOverride\":null,\"SchedulingGroup\":null}}: field is immutable"),
+            "{shown}"
+        );
         check(&job(1, "NonIndexed", true, "a"), &job(1, "NonIndexed", true, "b"), &[]);
         check(&job(1, "Indexed", false, "a"), &job(3, "Indexed", false, "a"), &[]);
         let mut new = job(3, "Indexed", false, "a");

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use kube_apimachinery::go::{self, quote};
+use kube_apimachinery::go_struct::internal_text;
 use kube_apimachinery::names;
 use kube_apimachinery::status::FieldError;
 use serde_json::Value;
@@ -117,7 +118,11 @@ pub(super) fn validate_success_policy(spec: &Value, path: &str) -> Vec<FieldErro
     let policy = &spec["successPolicy"];
     let rules = list(policy, "rules");
     if text(spec, "completionMode") != "Indexed" {
-        return vec![FieldError::invalid(path, &shown_policy(rules), "requires indexed completion mode")];
+        return vec![FieldError::invalid(
+            path,
+            &internal_text("batch.SuccessPolicy", policy),
+            "requires indexed completion mode",
+        )];
     }
     // Without the number of completions, which an indexed Job must have, kube-apiserver fails to validate the rules.
     let Some(completions) = spec["completions"].as_i64() else { return Vec::new() };
@@ -134,20 +139,6 @@ pub(super) fn validate_success_policy(spec: &Value, path: &str) -> Vec<FieldErro
         errors.extend(validate_success_rule(completions, rule, &format!("{path}[{index}]")));
     }
     errors
-}
-
-/// Returns the policy as Go shows its internal struct.
-fn shown_policy(rules: &[Value]) -> String {
-    let rule = |rule: &Value| {
-        let (indexes, count) = (go::json(&rule["succeededIndexes"]), &rule["succeededCount"]);
-        format!("{{\"SucceededIndexes\":{indexes},\"SucceededCount\":{count}}}")
-    };
-    let rules: Vec<String> = rules.iter().map(rule).collect();
-    if rules.is_empty() {
-        "{\"Rules\":null}".to_owned()
-    } else {
-        format!("{{\"Rules\":[{}]}}", rules.join(","))
-    }
 }
 
 fn validate_success_rule(completions: i64, rule: &Value, path: &str) -> Vec<FieldError> {

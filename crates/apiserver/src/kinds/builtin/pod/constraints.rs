@@ -1,5 +1,6 @@
 //! Changes of scheduling constraints, which are allowed while a pod has scheduling gates: only additions.
 
+use kube_apimachinery::go_struct::internal_text;
 use kube_apimachinery::status::FieldError;
 use serde_json::Value;
 
@@ -32,13 +33,14 @@ fn node_affinity(before: &Value, after: &Value) -> Vec<FieldError> {
     }
     if terms.len() != new_terms.len() {
         let why = "no additions/deletions to non-empty NodeSelectorTerms list are allowed";
-        let shown = Value::from(new_terms).to_string();
+        let shown = Value::from(new_terms);
+        let shown = internal_text("[]core.NodeSelectorTerm", &shown);
         return vec![FieldError::invalid(place, &shown, why)];
     }
     let changed = terms.iter().zip(new_terms).enumerate().filter(|(_, (old, new))| !is_extended(old, new));
     let errors = changed.map(|(index, (_, new))| {
         let why = "only additions are allowed (no mutations or deletions)";
-        FieldError::invalid(format!("{place}[{index}]"), &new.to_string(), why)
+        FieldError::invalid(format!("{place}[{index}]"), &internal_text("core.NodeSelectorTerm", new), why)
     });
     errors.collect()
 }

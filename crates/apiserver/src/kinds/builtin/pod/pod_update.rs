@@ -3,16 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use kube_apimachinery::go::quote;
+use kube_apimachinery::go_struct::internal_diff;
 use kube_apimachinery::status::FieldError;
 use serde_json::Value;
 
 use super::constraints;
 use crate::kinds::builtin::shared::fields::{elements, keep_write, list, put, text};
+use crate::kinds::builtin::shared::pod_spec;
 
 /// Checks that an update only changes mutable fields of the spec: images, the deadline, added tolerations, removed scheduling gates, and
 /// while the pod has scheduling gates, added constraints.
-///
-/// kube-apiserver appends a diff of its internal structures to the last message, which is omitted here.
 pub(super) fn validate(old: &Value, new: &Value) -> Vec<FieldError> {
     const WHY: &str = "pod updates may not change fields other than `spec.containers[*].image`,\
                        `spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to \
@@ -43,6 +43,9 @@ pub(super) fn validate(old: &Value, new: &Value) -> Vec<FieldError> {
             "spec.tolerations",
             "existing toleration can not be modified except its tolerationSeconds",
         ));
+    } else {
+        // kube-apiserver validates them twice.
+        errors.extend(pod_spec::validate_tolerations(after, "spec"));
     }
     errors.extend(new_gates(before, after));
     // Undo the permitted changes in a copy, which must then equal the old spec.
@@ -70,7 +73,8 @@ pub(super) fn validate(old: &Value, new: &Value) -> Vec<FieldError> {
         put(&mut kept, field, before[field].clone());
     }
     if kept != *before {
-        errors.push(FieldError::forbidden("spec", WHY));
+        let diff = internal_diff("core.PodSpec", before, &kept);
+        errors.push(FieldError::forbidden("spec", &format!("{WHY}\n{diff}")));
     }
     errors
 }
@@ -157,8 +161,6 @@ pub(super) fn validate_ephemeral_containers(old: &Value, new: &Value) -> Vec<Fie
     let mut errors = Vec::new();
     let after: BTreeMap<&str, &Value> = list(&new["spec"], "ephemeralContainers")
         .iter()
-        // Reversed, so that the first of several equal names stays in the map.
-        .rev()
         .map(|container| (container["name"].as_str().unwrap_or_default(), container))
         .collect();
     for container in list(&old["spec"], "ephemeralContainers") {
@@ -169,7 +171,8 @@ pub(super) fn validate_ephemeral_containers(old: &Value, new: &Value) -> Vec<Fie
                 errors.push(FieldError::forbidden(FIELD, &why));
             }
             Some(other) if *other != container => {
-                let why = format!("existing ephemeral containers {name} may not be changed\n");
+                let diff = internal_diff("core.EphemeralContainer", container, other);
+                let why = format!("existing ephemeral containers {name} may not be changed\n{diff}");
                 errors.push(FieldError::forbidden(FIELD, &why));
             }
             Some(_) => {}
@@ -249,6 +252,123 @@ mod tests {
             &["spec.containers[0].image", "spec.initContainers"],
         );
         check(|spec| spec["activeDeadlineSeconds"] = json!(10), &["spec.activeDeadlineSeconds"]);
+    }
+
+    /// Checks the diff at the end of the error about a changed pod.
+    fn check_diff(change: impl FnOnce(&mut Value), expected: &str) {
+        let mut old = json!({"spec": {
+            "containers": [
+                {"name": "c", "image": "i", "ports": [{"containerPort": 80}], "livenessProbe": {"httpGet": {"port": 80}}},
+                {"name": "d", "image": "i", "env": [{"name": "A", "value": "x"}]},
+            ],
+            "volumes": [{"name": "v", "emptyDir": {}}, {"name": "w", "configMap": {"name": "m"}}], "hostNetwork": true,
+        }});
+        crate::kinds::builtin::test_helpers::default("Pod", &mut old);
+        let mut new = old.clone();
+        change(&mut new["spec"]);
+        let errors = validate(&old, &new);
+        let [error] = errors.as_slice() else { panic!("{errors:?}") };
+        let (_, diff) = error.message.split_once('\n').unwrap();
+        assert_eq!(diff, expected, "{new}");
+    }
+
+    /// Recorded from kube-apiserver v1.36.3.
+    #[test]
+    fn an_error_ends_with_a_diff_of_internal_structs() {
+        check_diff(
+            |spec| {
+                spec["nodeName"] = json!("n");
+                spec["hostname"] = json!("h");
+            },
+            r#"@@ -179,7 +179,7 @@
+  "NodeSelector": null,
+  "ServiceAccountName": "",
+  "AutomountServiceAccountToken": null,
+- "NodeName": "",
++ "NodeName": "n",
+  "SecurityContext": {
+   "HostNetwork": true,
+   "HostPID": false,
+@@ -201,7 +201,7 @@
+   "SELinuxChangePolicy": null
+  },
+  "ImagePullSecrets": null,
+- "Hostname": "",
++ "Hostname": "h",
+  "Subdomain": "",
+  "SetHostnameAsFQDN": null,
+  "Affinity": null,
+"#,
+        );
+        check_diff(
+            |spec| {
+                spec["containers"][0]["args"] = json!(["a"]);
+                spec["containers"][0]["image"] = json!("j");
+                spec["containers"][1]["command"] = json!(["x"]);
+                spec["hostPID"] = json!(true);
+            },
+            r#"@@ -81,7 +81,9 @@
+    "Name": "c",
+    "Image": "i",
+    "Command": null,
+-   "Args": null,
++   "Args": [
++    "a"
++   ],
+    "WorkingDir": "",
+    "Ports": [
+     {
+@@ -136,7 +138,9 @@
+   {
+    "Name": "d",
+    "Image": "i",
+-   "Command": null,
++   "Command": [
++    "x"
++   ],
+    "Args": null,
+    "WorkingDir": "",
+    "Ports": null,
+@@ -182,7 +186,7 @@
+  "NodeName": "",
+  "SecurityContext": {
+   "HostNetwork": true,
+-  "HostPID": false,
++  "HostPID": true,
+   "HostIPC": false,
+   "ShareProcessNamespace": null,
+   "HostUsers": null,
+"#,
+        );
+    }
+
+    /// Recorded from kube-apiserver v1.36.3.
+    #[test]
+    fn a_changed_ephemeral_container_is_shown() {
+        let pod = |container: Value| json!({"spec": {"ephemeralContainers": [container]}});
+        let errors = validate_ephemeral_containers(
+            &pod(json!({"name": "e", "image": "i"})),
+            &pod(json!({"name": "e", "image": "j", "tty": true})),
+        );
+        let expected = r#"Forbidden: existing ephemeral containers "e" may not be changed
+@@ -1,6 +1,6 @@
+ {
+  "Name": "e",
+- "Image": "i",
++ "Image": "j",
+  "Command": null,
+  "Args": null,
+  "WorkingDir": "",
+@@ -27,6 +27,6 @@
+  "SecurityContext": null,
+  "Stdin": false,
+  "StdinOnce": false,
+- "TTY": false,
++ "TTY": true,
+  "TargetContainerName": ""
+ }
+"#;
+        assert_eq!(errors[0].message, expected);
     }
 
     #[test]

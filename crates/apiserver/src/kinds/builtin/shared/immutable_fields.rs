@@ -1,8 +1,6 @@
 //! Errors for changes of immutable fields.
-//!
-//! Messages equal kube-apiserver's, with two exceptions: the diff of internal structures at the end of some messages is omitted, and pod
-//! templates are shown as JSON.
 
+use kube_apimachinery::go_struct::internal_text;
 use kube_apimachinery::status::FieldError;
 use serde_json::Value;
 
@@ -21,6 +19,16 @@ pub(in crate::kinds::builtin) fn immutable(
     changed
         .map(|field| FieldError::invalid(format!("{prefix}{field}"), &new[*field].to_string(), IMMUTABLE))
         .collect()
+}
+
+/// Returns an error with the new value if a field differs whose value messages show as the internal struct `name` of kube-apiserver.
+pub(in crate::kinds::builtin) fn immutable_struct(
+    field: &str,
+    name: &str,
+    old: &Value,
+    new: &Value,
+) -> Option<FieldError> {
+    (old != new).then(|| FieldError::invalid(field, &internal_text(name, new), IMMUTABLE))
 }
 
 /// Returns an error without values for each of the `fields` that differs.

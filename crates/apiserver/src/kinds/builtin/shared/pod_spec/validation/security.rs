@@ -1,7 +1,8 @@
 //! Validation of security contexts.
 
+use kube_apimachinery::go_struct::internal_text;
 use kube_apimachinery::status::FieldError;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::PodRules;
 use crate::kinds::builtin::shared::field_checks::{
@@ -18,22 +19,6 @@ const MAX_PARAMETER: usize = 253;
 const PARAMETER: &str = "must have at most 253 characters and match regex \
     ^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$";
 
-/// Fields of a container's security context in the order of Go's struct, with their names there.
-const FIELDS: [(&str, &str); 12] = [
-    ("capabilities", "Capabilities"),
-    ("privileged", "Privileged"),
-    ("seLinuxOptions", "SELinuxOptions"),
-    ("windowsOptions", "WindowsOptions"),
-    ("runAsUser", "RunAsUser"),
-    ("runAsGroup", "RunAsGroup"),
-    ("runAsNonRoot", "RunAsNonRoot"),
-    ("readOnlyRootFilesystem", "ReadOnlyRootFilesystem"),
-    ("allowPrivilegeEscalation", "AllowPrivilegeEscalation"),
-    ("procMount", "ProcMount"),
-    ("seccompProfile", "SeccompProfile"),
-    ("appArmorProfile", "AppArmorProfile"),
-];
-
 /// Validates the security context of a container. Privileged containers are allowed, as with `--allow-privileged`.
 pub(super) fn of_container(pod: &PodRules<'_>, container: &Value, path: &str) -> Vec<FieldError> {
     let context = &container["securityContext"];
@@ -49,7 +34,9 @@ pub(super) fn of_container(pod: &PodRules<'_>, container: &Value, path: &str) ->
     }
     errors.extend(seccomp(context, &path));
     if context["allowPrivilegeEscalation"] == false {
-        let mut refuse = |why: &str| errors.push(FieldError::invalid(&*path, &in_go(context), why));
+        let mut refuse = |why: &str| {
+            errors.push(FieldError::invalid(&*path, &internal_text("core.SecurityContext", context), why))
+        };
         if context["privileged"] == true {
             refuse("cannot set `allowPrivilegeEscalation` to false and `privileged` to true");
         }
@@ -59,40 +46,6 @@ pub(super) fn of_container(pod: &PodRules<'_>, container: &Value, path: &str) ->
     }
     errors.extend(app_armor(context, &path));
     errors
-}
-
-/// Returns the context as Go's internal struct in JSON, whose fields begin with capital letters.
-fn in_go(context: &Value) -> String {
-    let capital = |name: &str| {
-        let mut chars = name.chars();
-        chars.next().map(|first| first.to_ascii_uppercase().to_string() + chars.as_str()).unwrap_or_default()
-    };
-    let of_struct = |value: &Value, fields: &[&str]| -> Value {
-        if value.is_null() {
-            return Value::Null;
-        }
-        let fields = fields.iter().map(|field| (capital(field), value[*field].clone()));
-        Value::Object(fields.collect::<Map<_, _>>())
-    };
-    let show = |field: &str| {
-        let value = &context[field];
-        let shown = match field {
-            "capabilities" => of_struct(value, &["add", "drop"]),
-            "seccompProfile" | "appArmorProfile" => return profile_in_go(value),
-            _ => value.clone(),
-        };
-        shown.to_string()
-    };
-    let fields: Vec<String> =
-        FIELDS.iter().map(|(field, name)| format!("\"{name}\":{}", show(field))).collect();
-    format!("{{{}}}", fields.join(","))
-}
-
-fn profile_in_go(profile: &Value) -> String {
-    if profile.is_null() {
-        return Value::Null.to_string();
-    }
-    format!("{{\"Type\":{},\"LocalhostProfile\":{}}}", profile["type"], profile["localhostProfile"])
 }
 
 fn ids(context: &Value, fields: &[&str], path: &str) -> Vec<FieldError> {
@@ -126,7 +79,7 @@ fn seccomp(context: &Value, path: &str) -> Vec<FieldError> {
         (_, None) => {}
         (_, Some(_)) => {
             let why = "can only be set when seccomp type is Localhost";
-            errors.push(FieldError::invalid(field, &profile_in_go(profile), why));
+            errors.push(FieldError::invalid(field, &internal_text("core.SeccompProfile", profile), why));
         }
     }
     errors
