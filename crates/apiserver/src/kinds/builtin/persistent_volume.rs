@@ -1,5 +1,6 @@
 //! PersistentVolumes.
 
+use kube_apimachinery::go_struct::internal_diff;
 use kube_apimachinery::names;
 use kube_apimachinery::quantity::Quantity;
 use kube_apimachinery::status::FieldError;
@@ -8,9 +9,10 @@ use serde_json::{Value, json};
 use super::builtin_kind::BuiltinKind;
 use super::shared::amounts::Amounts;
 use super::shared::field_checks::{invalid_text, supported};
-use super::shared::fields::{list, set, set_pointer, text, within};
+use super::shared::fields::{list, put, set, set_pointer, text, within};
 use super::shared::immutable_fields::immutable;
 use super::shared::label_selector::invalid;
+use super::shared::volume_rules::{self, VolumeOwner};
 use super::shared::{amounts, discouraged, pod_spec};
 use crate::kind::WriteContext;
 use crate::kind::resource::Resource;
@@ -57,16 +59,17 @@ const SOURCES: [&str; 22] = [
     "csi",
 ];
 
+/// Annotation with mount options.
+const MOUNT_OPTIONS: &str = "volume.beta.kubernetes.io/mount-options";
+/// Reason for parts that an inline volume must not have.
+const NOT_INLINE: &str = "may not be specified in the context of inline volumes";
 /// Deprecated annotations, with the fields that replace them.
 const DEPRECATED: [(&str, &str); 2] = [
     (
         "volume.beta.kubernetes.io/storage-class",
         "deprecated since v1.8; use \"storageClassName\" attribute instead",
     ),
-    (
-        "volume.beta.kubernetes.io/mount-options",
-        "deprecated since v1.31; use \"mountOptions\" attribute instead",
-    ),
+    (MOUNT_OPTIONS, "deprecated since v1.31; use \"mountOptions\" attribute instead"),
 ];
 /// Sources of volumes that were removed.
 const REMOVED: [(&str, &str); 6] = [
@@ -121,8 +124,17 @@ impl BuiltinKind for PersistentVolume {
     }
 
     fn validate(&self, _resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
-        let mut errors = validate_spec(&new["spec"]);
-        errors.extend(old.into_iter().flat_map(|old| validate_update(&old["spec"], &new["spec"])));
+        let validated = || {
+            let name = text(&new["metadata"], "name");
+            validate_spec(&new["spec"], "spec", VolumeUse::Own(name))
+        };
+        let mut errors = validated();
+        errors.extend(mount_options(new));
+        if let Some(old) = old {
+            // kube-apiserver validates the spec of an update twice.
+            errors.extend(validated());
+            errors.extend(validate_update(&old["spec"], &new["spec"]));
+        }
         errors
     }
 
@@ -153,84 +165,193 @@ impl BuiltinKind for PersistentVolume {
     }
 }
 
-/// Validates the spec of a volume, except for the content of its source.
-fn validate_spec(spec: &Value) -> Vec<FieldError> {
+/// Use of the spec of a volume.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum VolumeUse<'a> {
+    /// In a PersistentVolume with this name.
+    Own(&'a str),
+    /// Inline, in a VolumeAttachment.
+    Inline,
+}
+
+/// Validates the spec of a volume at `path`.
+pub(super) fn validate_spec(spec: &Value, path: &str, of: VolumeUse<'_>) -> Vec<FieldError> {
+    let place = |field: &str| format!("{path}.{field}");
+    let is_inline = of == VolumeUse::Inline;
     let mut errors = Vec::new();
-    if list(spec, "accessModes").is_empty() {
-        errors.push(FieldError::required("spec.accessModes", ""));
+    if is_inline {
+        errors.extend(inline_only(spec, path));
     }
-    errors.extend(access_modes(spec));
-    errors.extend(validate_capacity(&spec["capacity"]));
-    errors.extend(supported(spec, "persistentVolumeReclaimPolicy", "spec", &["Delete", "Recycle", "Retain"]));
+    if list(spec, "accessModes").is_empty() {
+        errors.push(FieldError::required(place("accessModes"), ""));
+    }
+    errors.extend(access_modes(spec, path));
+    if !is_inline {
+        errors.extend(validate_capacity(&spec["capacity"], &place("capacity")));
+    }
+    let policy = text(spec, "persistentVolumeReclaimPolicy");
+    if !is_inline {
+        errors.extend(supported(
+            spec,
+            "persistentVolumeReclaimPolicy",
+            path,
+            &["Delete", "Recycle", "Retain"],
+        ));
+    } else if !["", "Retain"].contains(&policy) {
+        let why = "may only be Retain in the context of inline volumes";
+        errors.push(FieldError::forbidden(place("persistentVolumeReclaimPolicy"), why));
+    }
     let affinity = &spec["nodeAffinity"];
     if !affinity.is_null() {
-        let field = "spec.nodeAffinity.required";
-        if affinity["required"].is_null() {
+        let field = place("nodeAffinity.required");
+        if is_inline {
+            errors.push(FieldError::forbidden(place("nodeAffinity"), NOT_INLINE));
+        } else if affinity["required"].is_null() {
             errors.push(FieldError::required(field, "must specify required node constraints"));
         } else {
-            errors.extend(pod_spec::node_selector(&affinity["required"], field));
+            errors.extend(pod_spec::node_selector(&affinity["required"], &field));
         }
     }
-    let sources: Vec<&String> = spec
-        .as_object()
-        .into_iter()
-        .flatten()
-        .filter(|(name, value)| !OTHERS.contains(&name.as_str()) && !value.is_null())
-        .map(|(name, _)| name)
-        .collect();
-    let ordered = SOURCES.iter().filter(|source| sources.iter().any(|name| name == *source));
-    errors.extend(ordered.skip(1).map(|source| {
-        // kube-apiserver's path has another spelling.
-        let source = if *source == "cephfs" { "cephFS" } else { *source };
-        FieldError::forbidden(format!("spec.{source}"), "may not specify more than 1 volume type")
-    }));
-    if sources.is_empty() {
-        errors.push(FieldError::required("spec", "must specify a volume type"));
-    }
+    errors.extend(validate_sources(spec, path, of));
     let is_root =
         |path: &str| path.starts_with('/') && path.split('/').all(|part| part.is_empty() || part == ".");
-    if is_root(text(&spec["hostPath"], "path")) && spec["persistentVolumeReclaimPolicy"] == "Recycle" {
+    if is_root(text(&spec["hostPath"], "path")) && policy == "Recycle" {
         let why = "may not be 'recycle' for a hostPath mount of '/'";
-        errors.push(FieldError::forbidden("spec.persistentVolumeReclaimPolicy", why));
+        errors.push(FieldError::forbidden(place("persistentVolumeReclaimPolicy"), why));
     }
     let class = text(spec, "storageClassName");
     if !class.is_empty() {
-        errors.extend(invalid("spec.storageClassName", class, &names::subdomain(class)));
+        errors.extend(if is_inline {
+            vec![FieldError::forbidden(place("storageClassName"), NOT_INLINE)]
+        } else {
+            invalid(&place("storageClassName"), class, &names::subdomain(class))
+        });
     }
-    errors.extend(supported(spec, "volumeMode", "spec", &["Block", "Filesystem"]));
+    if !is_inline {
+        errors.extend(supported(spec, "volumeMode", path, &["Block", "Filesystem"]));
+    } else if spec["volumeMode"].as_str().is_some_and(|mode| mode != "Filesystem") {
+        let why = "may not specify volumeMode other than Filesystem in the context of inline volumes";
+        errors.push(FieldError::forbidden(place("volumeMode"), why));
+    }
+    // kube-apiserver does not validate the class of an inline volume.
+    if let Some(class) = spec["volumeAttributesClassName"].as_str().filter(|_| !is_inline) {
+        let field = place("volumeAttributesClassName");
+        errors.extend(if class.is_empty() {
+            vec![FieldError::required(field, "an empty string is disallowed")]
+        } else {
+            invalid(&field, class, &names::subdomain(class))
+        });
+        if spec["csi"].is_null() {
+            let why = "has to be specified when using volumeAttributesClassName";
+            errors.push(FieldError::required(place("csi"), why));
+        }
+    }
     errors
 }
 
+/// Checks the parts that an inline volume must or must not have.
+fn inline_only(spec: &Value, path: &str) -> Vec<FieldError> {
+    let place = |field: &str| format!("{path}.{field}");
+    let mut errors = Vec::new();
+    if !spec["claimRef"].is_null() {
+        errors.push(FieldError::forbidden(place("claimRef"), NOT_INLINE));
+    }
+    if spec["capacity"].as_object().is_some_and(|amounts| !amounts.is_empty()) {
+        errors.push(FieldError::forbidden(place("capacity"), NOT_INLINE));
+    }
+    if spec["csi"].is_null() {
+        let why = "has to be specified in the context of inline volumes";
+        errors.push(FieldError::required(place("csi"), why));
+    }
+    errors
+}
+
+/// Validates that a volume has one source, and that source.
+fn validate_sources(spec: &Value, path: &str, of: VolumeUse<'_>) -> Vec<FieldError> {
+    let owner = VolumeOwner::PersistentVolume(match of {
+        VolumeUse::Own(name) => name,
+        VolumeUse::Inline => "",
+    });
+    let mut errors = Vec::new();
+    let mut has_source = false;
+    for kind in SOURCES.iter().filter(|kind| !spec[**kind].is_null()) {
+        // kube-apiserver accepts this source beside another one.
+        if has_source && *kind != "flexVolume" {
+            // kube-apiserver's path has another spelling.
+            let name = if *kind == "cephfs" { "cephFS" } else { *kind };
+            let why = "may not specify more than 1 volume type";
+            errors.push(FieldError::forbidden(format!("{path}.{name}"), why));
+            continue;
+        }
+        has_source = true;
+        errors.extend(volume_rules::content(kind, &spec[*kind], &format!("{path}.{kind}"), owner));
+        if *kind == "local" && (spec["nodeAffinity"].is_null() || of == VolumeUse::Inline) {
+            let why = "Local volume requires node affinity";
+            errors.push(FieldError::required(format!("{path}.nodeAffinity"), why));
+        }
+    }
+    if !has_source {
+        errors.push(FieldError::required(path, "must specify a volume type"));
+    }
+    errors
+}
+
+/// Checks that the annotation with mount options belongs to a volume that can have them.
+fn mount_options(volume: &Value) -> Option<FieldError> {
+    const SUPPORTED: [&str; 13] = [
+        "gcePersistentDisk",
+        "awsElasticBlockStore",
+        "glusterfs",
+        "nfs",
+        "rbd",
+        "quobyte",
+        "iscsi",
+        "cinder",
+        "cephfs",
+        "azureFile",
+        "vsphereVolume",
+        "azureDisk",
+        "photonPersistentDisk",
+    ];
+    let is_given = volume["metadata"]["annotations"].get(MOUNT_OPTIONS).is_some();
+    let is_supported = SUPPORTED.iter().any(|kind| !volume["spec"][*kind].is_null());
+    (is_given && !is_supported).then(|| {
+        let why = "may not specify mount options for this volume type";
+        FieldError::forbidden(format!("metadata.annotations.{MOUNT_OPTIONS}"), why)
+    })
+}
+
 /// Validates the access modes of a volume or a claim, if it has any.
-pub(super) fn access_modes(spec: &Value) -> Vec<FieldError> {
+pub(super) fn access_modes(spec: &Value, path: &str) -> Vec<FieldError> {
     const ONCE: &str = "ReadWriteOncePod";
     let mut errors = Vec::new();
     let modes: Vec<&str> = list(spec, "accessModes").iter().filter_map(Value::as_str).collect();
     let unknown = modes.iter().filter(|mode| !ACCESS_MODES.contains(mode));
-    errors.extend(unknown.map(|mode| FieldError::not_supported("spec.accessModes", mode, &ACCESS_MODES)));
+    let field = format!("{path}.accessModes");
+    errors.extend(unknown.map(|mode| FieldError::not_supported(&*field, mode, &ACCESS_MODES)));
     let has_other = modes.iter().any(|mode| *mode != ONCE && ACCESS_MODES.contains(mode));
     if modes.contains(&ONCE) && has_other {
         let why = "may not use ReadWriteOncePod with other access modes";
-        errors.push(FieldError::forbidden("spec.accessModes", why));
+        errors.push(FieldError::forbidden(field, why));
     }
     errors
 }
 
-fn validate_capacity(capacity: &Value) -> Vec<FieldError> {
+fn validate_capacity(capacity: &Value, path: &str) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let amounts = Amounts::read(capacity);
     if amounts.is_empty() {
-        errors.push(FieldError::required("spec.capacity", ""));
+        errors.push(FieldError::required(path, ""));
     }
     if amounts.get("storage").is_none() || amounts.names().count() > 1 {
         errors.push(FieldError {
             reason: "FieldValueNotSupported",
-            field: "spec.capacity".to_owned(),
+            field: path.to_owned(),
             message: format!("Unsupported value: {capacity}: supported values: \"storage\""),
         });
     }
     for (name, amount) in amounts.iter() {
-        let field = format!("spec.capacity[{name}]");
+        let field = format!("{path}[{name}]");
         if amount < Quantity::ZERO {
             let number = amount.rounded_up().to_string();
             errors.push(FieldError::invalid(&*field, &number, "must be a valid resource quantity"));
@@ -244,6 +365,7 @@ fn validate_capacity(capacity: &Value) -> Vec<FieldError> {
 
 /// Checks that the source and the mode do not change.
 fn validate_update(old: &Value, new: &Value) -> Vec<FieldError> {
+    const EXPAND_SECRET: &str = "controllerExpandSecretRef";
     let source = |spec: &Value| {
         let mut spec = spec.clone();
         if let Some(fields) = spec.as_object_mut() {
@@ -252,9 +374,15 @@ fn validate_update(old: &Value, new: &Value) -> Vec<FieldError> {
         spec
     };
     let mut errors = Vec::new();
-    if source(old) != source(new) {
-        let why = "spec.persistentvolumesource is immutable after creation";
-        errors.push(FieldError::forbidden("spec.persistentvolumesource", why));
+    let (before, mut after) = (source(old), source(new));
+    // The secret for expansions can be added.
+    if before["csi"].is_object() && after["csi"].is_object() && before["csi"][EXPAND_SECRET].is_null() {
+        put(&mut after["csi"], EXPAND_SECRET, Value::Null);
+    }
+    if before != after {
+        let diff = internal_diff("core.PersistentVolumeSource", &before, &after);
+        let why = format!("spec.persistentvolumesource is immutable after creation\n{diff}");
+        errors.push(FieldError::forbidden("spec.persistentvolumesource", &why));
     }
     errors.extend(immutable("", old, new, &["volumeMode"]));
     errors
@@ -272,7 +400,9 @@ mod tests {
             &json!({"spec": {"accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/a"}, "capacity": {"storage": "1Gi"}}}),
             &json!({"spec": {"accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/b"}, "capacity": {"storage": "2Gi"}}}),
             &[
-                "spec.persistentvolumesource: Forbidden: spec.persistentvolumesource is immutable after creation",
+                "spec.persistentvolumesource: Forbidden: spec.persistentvolumesource is immutable after creation\n@@ -2,7 +2,7 \
+                 @@\n  \"GCEPersistentDisk\": null,\n  \"AWSElasticBlockStore\": null,\n  \"HostPath\": {\n-  \"Path\": \
+                 \"/a\",\n+  \"Path\": \"/b\",\n   \"Type\": null\n  },\n  \"Glusterfs\": null,\n",
             ],
         );
     }

@@ -1,6 +1,7 @@
 //! PersistentVolumeClaims.
 
 use kube_apimachinery::go;
+use kube_apimachinery::go_struct::internal_diff;
 use kube_apimachinery::names;
 use kube_apimachinery::quantity::Quantity;
 use kube_apimachinery::status::FieldError;
@@ -10,7 +11,7 @@ use super::builtin_kind::BuiltinKind;
 use super::persistent_volume::access_modes;
 use super::shared::field_checks::{invalid_text, required, supported};
 use super::shared::fields::{list, put, set, set_pointer, text, within};
-use super::shared::immutable_fields::IMMUTABLE;
+use super::shared::immutable_fields::{IMMUTABLE, immutable};
 use super::shared::label_selector::{self, invalid};
 use super::shared::{amounts, pod_spec};
 use crate::kind::WriteContext;
@@ -105,7 +106,7 @@ pub(super) fn validate_spec(spec: &Value) -> Vec<FieldError> {
         errors.push(FieldError::required("spec.accessModes", "at least 1 access mode is required"));
     }
     errors.extend(label_selector::validate(&spec["selector"], "spec.selector"));
-    errors.extend(access_modes(spec));
+    errors.extend(access_modes(spec, "spec"));
     match spec["resources"]["requests"]["storage"].as_str().and_then(Quantity::read) {
         None => errors.push(FieldError::required(STORAGE, "")),
         Some(amount) if amount <= Quantity::ZERO => {
@@ -203,10 +204,45 @@ fn validate_update(old: &Value, new: &Value) -> Vec<FieldError> {
         }
     }
     if before != after {
-        let why = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
-        errors.push(FieldError::forbidden("spec", why));
+        let diff = internal_diff("core.PersistentVolumeClaimSpec", &before, &after);
+        let why = format!(
+            "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims\n{diff}"
+        );
+        errors.push(FieldError::forbidden("spec", &why));
     }
+    errors.extend(smaller_request(old, new));
+    errors.extend(immutable("", &old["spec"], &new["spec"], &["volumeMode"]));
+    errors.extend(removed_class(old, new));
     errors
+}
+
+/// Checks that a claim requests more than its volume has, if it requests less than before.
+fn smaller_request(old: &Value, new: &Value) -> Option<FieldError> {
+    let amount =
+        |amounts: &Value| amounts["storage"].as_str().and_then(Quantity::read).unwrap_or(Quantity::ZERO);
+    let requested = |claim: &Value| amount(&claim["spec"]["resources"]["requests"]);
+    let is_refused = requested(new) < requested(old) && requested(new) <= amount(&old["status"]["capacity"]);
+    is_refused.then(|| {
+        let why = "field can not be less than status.capacity";
+        FieldError::forbidden("spec.resources.requests.storage", why)
+    })
+}
+
+/// Checks that the attributes class of a claim is not removed while its volume has one.
+fn removed_class(old: &Value, new: &Value) -> Option<FieldError> {
+    const FIELD: &str = "volumeAttributesClassName";
+    let class = &new["spec"][FIELD];
+    if old["spec"][FIELD] == *class || old["status"]["currentVolumeAttributesClassName"].is_null() {
+        return None;
+    }
+    let removed = match class.as_str() {
+        None => "nil",
+        Some("") => "empty string",
+        Some(_) => return None,
+    };
+    let why =
+        format!("update to {removed} is forbidden when status.currentVolumeAttributesClassName is not nil");
+    Some(FieldError::forbidden(format!("spec.{FIELD}"), &why))
 }
 
 #[cfg(test)]
@@ -248,15 +284,38 @@ mod tests {
                 "status": {"phase": phase},
             })
         };
-        let why = "spec: Forbidden: spec is immutable after creation except resources.requests and volumeAttributesClassName \
-                   for bound claims";
+        let why = |diff: &str| {
+            format!(
+                "spec: Forbidden: spec is immutable after creation except resources.requests and volumeAttributesClassName for \
+                 bound claims\n{diff}"
+            )
+        };
+        // Recorded from kube-apiserver v1.36.3.
+        let grown = why(
+            "@@ -6,7 +6,7 @@\n  \"Resources\": {\n   \"Limits\": null,\n   \"Requests\": {\n-   \"storage\": \"1Gi\"\n+   \
+             \"storage\": \"2Gi\"\n   }\n  },\n  \"VolumeName\": \"\",\n",
+        );
+        let moved = why(
+            "@@ -9,7 +9,7 @@\n    \"storage\": \"1Gi\"\n   }\n  },\n- \"VolumeName\": \"v\",\n+ \"VolumeName\": \"w\",\n  \
+             \"StorageClassName\": null,\n  \"VolumeMode\": null,\n  \"DataSource\": null,\n",
+        );
         let check = |old: Value, new: Value, expected: &[&str]| {
             check_update("PersistentVolumeClaim", &old, &new, expected);
         };
-        check(claim("Pending", "1Gi", None), claim("Pending", "2Gi", None), &[why]);
+        check(claim("Pending", "1Gi", None), claim("Pending", "2Gi", None), &[&*grown]);
         check(claim("Bound", "1Gi", Some("v")), claim("Bound", "2Gi", Some("v")), &[]);
         check(claim("Pending", "1Gi", None), claim("Pending", "1Gi", Some("v")), &[]);
-        check(claim("Bound", "1Gi", Some("v")), claim("Bound", "1Gi", Some("w")), &[why]);
+        check(claim("Bound", "1Gi", Some("v")), claim("Bound", "1Gi", Some("w")), &[&*moved]);
+        check_update(
+            "PersistentVolumeClaim",
+            &json!({"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "2Gi"}}}, "status": {
+                "phase": "Bound", "capacity": {"storage": "2Gi"},
+            }}),
+            &json!({"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}, "status": {
+                "phase": "Bound", "capacity": {"storage": "2Gi"},
+            }}),
+            &["spec.resources.requests.storage: Forbidden: field can not be less than status.capacity"],
+        );
     }
 
     /// Texts of kube-apiserver v1.36.3, observed or read in its source.

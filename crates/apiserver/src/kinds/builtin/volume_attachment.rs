@@ -5,9 +5,10 @@ use kube_apimachinery::status::FieldError;
 use serde_json::Value;
 
 use super::builtin_kind::BuiltinKind;
+use super::persistent_volume::{VolumeUse, validate_spec};
 use super::shared::field_checks::{csi_driver, too_long};
 use super::shared::fields::{text, within};
-use super::shared::immutable_fields::IMMUTABLE;
+use super::shared::immutable_fields::immutable_struct;
 use super::shared::label_selector::invalid;
 use super::shared::pod_spec;
 use crate::kind::STATUS_METADATA;
@@ -39,6 +40,10 @@ impl BuiltinKind for VolumeAttachment {
                 let why = "must specify non empty persistentVolumeName";
                 errors.push(FieldError::required(format!("{SOURCE}.persistentVolumeName"), why));
             }
+            (None, false) => {
+                let path = format!("{SOURCE}.inlineVolumeSpec");
+                errors.extend(validate_spec(&source["inlineVolumeSpec"], &path, VolumeUse::Inline));
+            }
             _ => {}
         }
         let node = text(spec, "nodeName");
@@ -47,17 +52,9 @@ impl BuiltinKind for VolumeAttachment {
         if let Some(volume) = volume {
             errors.extend(invalid("spec.source.persistentVolumeName", volume, &names::subdomain(volume)));
         }
-        if old.is_some_and(|old| old["spec"] != *spec) {
-            // The value is shown as a Go struct.
-            let shown = format!(
-                "{{\"Attacher\":{},\"Source\":{{\"PersistentVolumeName\":{},\"InlineVolumeSpec\":{}}},\"NodeName\":{}}}",
-                spec["attacher"],
-                source["persistentVolumeName"],
-                source["inlineVolumeSpec"],
-                spec["nodeName"]
-            );
-            errors.push(FieldError::invalid("spec", &shown, IMMUTABLE));
-        }
+        errors.extend(
+            old.and_then(|old| immutable_struct("spec", "storage.VolumeAttachmentSpec", &old["spec"], spec)),
+        );
         errors
     }
 

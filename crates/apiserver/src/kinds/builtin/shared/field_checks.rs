@@ -367,6 +367,32 @@ pub(in crate::kinds::builtin) fn labels(labels: &Value, field: &str) -> Vec<Fiel
     errors
 }
 
+/// Checks the metadata of a template, which has only labels and annotations.
+pub(in crate::kinds::builtin) fn template_metadata(metadata: &Value, path: &str) -> Vec<FieldError> {
+    // Other fields, with their names in errors.
+    const OTHERS: [(&str, &str); 13] = [
+        ("name", "name"),
+        ("generateName", "generateName"),
+        ("namespace", "namespace"),
+        ("selfLink", "selfLink"),
+        ("uid", "uID"),
+        ("resourceVersion", "resourceVersion"),
+        ("generation", "generation"),
+        ("creationTimestamp", "creationTimestamp"),
+        ("deletionTimestamp", "deletionTimestamp"),
+        ("deletionGracePeriodSeconds", "deletionGracePeriodSeconds"),
+        ("ownerReferences", "ownerReferences"),
+        ("finalizers", "finalizers"),
+        ("managedFields", "managedFields"),
+    ];
+    let mut errors = annotations(&metadata["annotations"], &format!("{path}.annotations"));
+    errors.extend(labels(&metadata["labels"], &format!("{path}.labels")));
+    for (_, shown) in OTHERS.iter().filter(|(field, _)| !metadata[*field].is_null()) {
+        errors.push(FieldError::forbidden(format!("{path}.{shown}"), "cannot be set"));
+    }
+    errors
+}
+
 /// Checks a map of annotations.
 pub(in crate::kinds::builtin) fn annotations(annotations: &Value, field: &str) -> Vec<FieldError> {
     let mut errors = Vec::new();

@@ -10,4 +10,5 @@ pub(super) mod label_selector;
 pub(super) mod pod_spec;
 pub(super) mod resource_names;
 pub(super) mod rolling_update;
+pub(super) mod volume_rules;
 pub(super) mod workload;

@@ -9,16 +9,17 @@ use serde_json::Value;
 
 use super::environment::{ReferenceUse, amount_reference, field_reference};
 use super::{Enclosing, PULL_POLICIES};
+use crate::kinds::builtin::persistent_volume_claim;
 use crate::kinds::builtin::shared::field_checks::{
-    csi_driver, descending_path, duplicate, invalid_text, no_backsteps, required, supported, unreserved_path,
+    csi_driver, descending_path, duplicate, invalid_text, required, supported, template_metadata,
+    unreserved_path,
 };
 use crate::kinds::builtin::shared::fields::{list, text};
 use crate::kinds::builtin::shared::label_selector::invalid;
+use crate::kinds::builtin::shared::volume_rules::{self, VolumeOwner};
 
 const MODE: &str = "must be a number between 0 and 0777 (octal), both inclusive";
 const CONFLICT: &str = "conflicting duplicate paths";
-const HOST_PATH_TYPES: [&str; 8] =
-    ["", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket"];
 /// Sources of volumes in kube-apiserver's order, after `emptyDir`, with the name in the error about a second one.
 const SOURCES: [(&str, &str); 29] = [
     ("hostPath", "hostPath"),
@@ -138,44 +139,15 @@ fn one_source(kind: &str, source: &Value, path: &str, enclosing: Enclosing<'_>) 
     let needs = |fields: &[&str]| -> Vec<FieldError> {
         fields.iter().filter_map(|field| required(source, field, path)).collect()
     };
-    let needs_items = |field: &str| {
-        list(source, field).is_empty().then(|| FieldError::required(format!("{path}.{field}"), ""))
-    };
     match kind {
-        "hostPath" => host_path(source, path),
         "gitRepo" => {
             let mut errors = needs(&["repository"]);
             errors.extend(descending_path(text(source, "directory"), &format!("{path}.directory")));
             errors
         }
-        // kube-apiserver's path has another name of the source.
-        "gcePersistentDisk" => {
-            let path = path.replace("gcePersistentDisk", "persistentDisk");
-            required(source, "pdName", &path).into_iter().chain(partition(source, &path)).collect()
-        }
-        "awsElasticBlockStore" => {
-            required(source, "volumeID", path).into_iter().chain(partition(source, path)).collect()
-        }
         "secret" => keys("secretName", source, path),
         "configMap" => keys("name", source, path),
-        "nfs" => {
-            let mut errors = needs(&["server", "path"]);
-            let given = text(source, "path");
-            if !given.starts_with('/') {
-                errors.push(invalid_text(format!("{path}.path"), given, "must be an absolute path"));
-            }
-            errors
-        }
         "persistentVolumeClaim" => needs(&["claimName"]),
-        "glusterfs" => needs(&["endpoints", "path"]),
-        "rbd" => needs_items("monitors").into_iter().chain(needs(&["image"])).collect(),
-        "cephfs" => needs_items("monitors").into_iter().collect(),
-        "cinder" => needs(&["volumeID"]),
-        "azureFile" => needs(&["secretName", "shareName"]),
-        "vsphereVolume" => needs(&["volumePath"]),
-        "photonPersistentDisk" => needs(&["pdID"]),
-        "portworxVolume" => needs(&["volumeID"]),
-        "scaleIO" => needs(&["gateway", "system", "volumeName"]),
         "downwardAPI" => {
             let mut errors: Vec<FieldError> = mode(source, "defaultMode", path).into_iter().collect();
             // kube-apiserver's path lacks the index.
@@ -188,31 +160,27 @@ fn one_source(kind: &str, source: &Value, path: &str, enclosing: Enclosing<'_>) 
             errors
         }
         "csi" => csi(source, path),
-        "ephemeral" if source["volumeClaimTemplate"].is_null() => {
-            vec![FieldError::required(format!("{path}.volumeClaimTemplate"), "")]
-        }
+        "ephemeral" => claim_template(&source["volumeClaimTemplate"], &format!("{path}.volumeClaimTemplate")),
         "image" => {
             let is_pod = matches!(enclosing, Enclosing::Pod(_));
             let reference = if is_pod { required(source, "reference", path) } else { None };
             reference.into_iter().chain(supported(source, "pullPolicy", path, &PULL_POLICIES)).collect()
         }
-        _ => Vec::new(),
+        _ => volume_rules::content(kind, source, path, VolumeOwner::Pod),
     }
 }
 
-fn host_path(source: &Value, path: &str) -> Vec<FieldError> {
-    if let Some(error) = required(source, "path", path) {
-        return vec![error];
+/// Validates the template of a volume's own claim.
+fn claim_template(template: &Value, path: &str) -> Vec<FieldError> {
+    if template.is_null() {
+        return vec![FieldError::required(path, "")];
     }
-    let steps = no_backsteps(text(source, "path"), &format!("{path}.path"));
-    steps.into_iter().chain(supported(source, "type", path, &HOST_PATH_TYPES)).collect()
-}
-
-fn partition(source: &Value, path: &str) -> Option<FieldError> {
-    let number = source["partition"].as_i64().filter(|number| !(0..=255).contains(number))?;
-    // The text differs from the rule, as in kube-apiserver.
-    let why = "must be between 1 and 255, inclusive";
-    Some(FieldError::invalid(format!("{path}.partition"), &number.to_string(), why))
+    let mut errors = template_metadata(&template["metadata"], &format!("{path}.metadata"));
+    errors.extend(persistent_volume_claim::validate_spec(&template["spec"]).into_iter().map(|mut error| {
+        error.field.insert_str(0, &format!("{path}."));
+        error
+    }));
+    errors
 }
 
 fn mode(source: &Value, field: &str, path: &str) -> Option<FieldError> {
