@@ -56,10 +56,31 @@ const fn opaque(name: &'static str) -> ObjectType {
     ObjectType { name, field: |_| None }
 }
 
+/// Returns the type of a call for a target whose type is known only at run time.
+fn of_unknown(function: &str, arguments: usize) -> Option<&'static ObjectType> {
+    match (function, arguments) {
+        ("path", 1) => Some(&PATH_CHECK),
+        ("group", 1) => Some(&GROUP_CHECK),
+        ("serviceAccount", 2) => Some(&AUTHORIZER),
+        ("resource" | "subresource" | "namespace" | "name", 1) => Some(&RESOURCE_CHECK),
+        ("check", 1) => Some(&DECISION),
+        _ => None,
+    }
+}
+
+/// Whether a type is one of the authorizer's, which only have functions.
+pub(super) fn is_opaque(of: &ObjectType) -> bool {
+    of.name.starts_with("kubernetes.authorization.")
+}
+
 /// Returns the type of a call of an authorization function; `None` if there is no such function for the types.
 pub(super) fn signature(function: &str, target: &Type, arguments: &[Type]) -> Option<Type> {
-    let Type::Object(target) = target else { return None };
     let texts = arguments.iter().all(|argument| argument.fits(&Type::String));
+    let target = match target {
+        Type::Object(target) => target,
+        Type::Dyn if texts => return of_unknown(function, arguments.len()).map(Type::Object),
+        _ => return None,
+    };
     let result = match (target.name, function, arguments.len()) {
         _ if !texts => return None,
         (name, "path", 1) if name == AUTHORIZER.name => &PATH_CHECK,

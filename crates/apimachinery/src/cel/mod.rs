@@ -12,6 +12,7 @@ mod authorization;
 mod cost;
 mod eval;
 mod evaluation_error;
+mod expression_type;
 mod functions;
 mod list_functions;
 mod named_format;
@@ -40,6 +41,7 @@ mod tests;
 pub use self::authorization::{AUTHORIZER, AccessQuery, AuthorizerDecision};
 pub use self::eval::Activation;
 pub use self::evaluation_error::EvaluationError;
+pub use self::expression_type::{expression_type, result_type_name};
 pub use self::object_rules::{ObjectRules, RuleOutcome};
 pub use self::parser::is_identifier;
 pub use self::property_name::{escape as escape_property, unescape as unescape_property};
@@ -73,6 +75,13 @@ impl Environment {
         Self { variables }
     }
 
+    /// Adds a variable.
+    #[must_use]
+    pub fn with(mut self, name: &'static str, of: Type) -> Self {
+        self.variables.push((name, of));
+        self
+    }
+
     fn type_of(&self, name: &str) -> Option<&Type> {
         self.variables.iter().find(|(known, _)| *known == name).map(|(_, of)| of)
     }
@@ -95,7 +104,7 @@ impl Program {
         let of = type_checker::check(&root, environment).map_err(|issues| failed(text, &issues))?;
         match ConstantPatterns::new(&root) {
             Err(PatternError::Issues(issues)) => Err(failed(text, &issues)),
-            _ if of != Type::Bool => Err(format!("must evaluate to bool but got {of}")),
+            _ if of != Type::Bool => Err(format!("must evaluate to bool but got {}", result_type_name(&of))),
             Err(PatternError::Program(why)) => Err(format!("program instantiation failed: {why}")),
             Ok(patterns) => Ok(Self { root, patterns }),
         }
@@ -173,6 +182,9 @@ impl Issue {
 
     /// Returns the message with its place and the line.
     fn shown(&self, text: &str) -> String {
+        if text.is_empty() {
+            return format!("ERROR: <input>:1:0: {}", self.message);
+        }
         let before = &text[..self.at.min(text.len())];
         let line = before.matches('\n').count();
         let column = before.rsplit('\n').next().unwrap_or_default().chars().count();

@@ -39,14 +39,14 @@ pub(super) fn signature(operator: &str, operands: &[Type]) -> Option<Type> {
             let is_sum =
                 |of: &Type| of.is_number() || matches!(of, Type::String | Type::Bytes | Type::List(_));
             // The type of both is `Dyn` if one of them is, so each is checked as well.
-            one.unified(two).filter(|of| is_sum(of) && is_sum(one) && is_sum(two))
+            one.unified(two).filter(|of| is_sum(of) && is_sum(one) && is_sum(two)).map(|_| known(one, two))
         }
         ("_-_" | "_*_" | "_/_", [one, two]) => {
-            one.unified(two).filter(|_| one.is_number() && two.is_number())
+            one.unified(two).filter(|_| one.is_number() && two.is_number()).map(|_| known(one, two))
         }
         ("_%_", [one, two]) => {
             let is_whole = |of: &Type| matches!(of, Type::Dyn | Type::Int | Type::Uint);
-            one.unified(two).filter(|_| is_whole(one) && is_whole(two))
+            one.unified(two).filter(|_| is_whole(one) && is_whole(two)).map(|_| known(one, two))
         }
         ("!_", [of]) => of.fits(&Type::Bool).then_some(Type::Bool),
         ("-_", [of]) => matches!(of, Type::Dyn | Type::Int | Type::Double).then(|| of.clone()),
@@ -55,6 +55,15 @@ pub(super) fn signature(operator: &str, operands: &[Type]) -> Option<Type> {
         ("_[_]", [Type::List(element), index]) => index.fits(&Type::Int).then(|| (**element).clone()),
         ("_[_]", [Type::Map(key, value), index]) => index.fits(key).then(|| (**value).clone()),
         _ => None,
+    }
+}
+
+/// Returns the type of the result of an operator with overloads for operands of one type: a known operand determines the overload.
+fn known(one: &Type, two: &Type) -> Type {
+    let of_both = one.unified(two).unwrap_or(Type::Dyn);
+    match (one, two) {
+        (Type::Dyn, known) | (known, Type::Dyn) => known.clone(),
+        _ => of_both,
     }
 }
 

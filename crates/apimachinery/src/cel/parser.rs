@@ -481,6 +481,9 @@ impl CelParser<'_> {
             return Ok(parts);
         }
         while self.take(close).is_none() {
+            if !parts.is_empty() && self.peek().token == Token::End {
+                self.expect(close)?;
+            }
             parts.push(part(self)?);
             if self.take(",").is_none() {
                 self.expect(close)?;

@@ -39,13 +39,15 @@ impl TypeChecker<'_> {
             Expr::And(terms) => self.of_terms(node.at, "_&&_", terms),
             Expr::Or(terms) => self.of_terms(node.at, "_||_", terms),
             Expr::List(elements) => {
-                let types: Vec<Type> = elements.iter().map(|element| self.type_of(element)).collect();
-                Type::List(Box::new(joined(types)))
+                let types: Vec<_> =
+                    elements.iter().map(|element| (element.at, self.type_of(element))).collect();
+                Type::List(Box::new(self.joined(types)))
             }
             Expr::Map(entries) => {
-                let (keys, values): (Vec<Type>, Vec<Type>) =
-                    entries.iter().map(|(key, value)| (self.type_of(key), self.type_of(value))).unzip();
-                Type::Map(Box::new(joined(keys)), Box::new(joined(values)))
+                let typed = |checker: &mut Self, node: &SyntaxNode| (node.at, checker.type_of(node));
+                let (keys, values): (Vec<_>, Vec<_>) =
+                    entries.iter().map(|(key, value)| (typed(self, key), typed(self, value))).unzip();
+                Type::Map(Box::new(self.joined(keys)), Box::new(self.joined(values)))
             }
             Expr::Call { function, target, arguments } => {
                 let target = target.as_ref().map(|target| self.type_of(target));
@@ -59,6 +61,19 @@ impl TypeChecker<'_> {
     fn issue(&mut self, at: usize, message: String) -> Type {
         self.issues.push(Issue::new(at, message));
         Type::Dyn
+    }
+
+    /// Returns the type that all elements of a literal have. An element of another type is an error at its place.
+    fn joined(&mut self, types: Vec<(usize, Type)>) -> Type {
+        let mut types = types.into_iter();
+        let Some((_, mut joined)) = types.next() else { return Type::Dyn };
+        for (at, of) in types {
+            joined = match joined.unified(&of) {
+                Some(both) => both,
+                None => return self.issue(at, format!("expected type '{joined}' but found '{of}'")),
+            };
+        }
+        joined
     }
 
     fn of_ident(&mut self, at: usize, name: &str) -> Type {
@@ -80,6 +95,14 @@ impl TypeChecker<'_> {
             Type::Map(_, value) => *value,
             Type::Object(object) => match (object.field)(field) {
                 Some(of) => of,
+                // Types of the authorizer have no fields.
+                None if authorization::is_opaque(object) => {
+                    self.issue(at, format!("unexpected failed resolution of '{}'", object.name))
+                }
+                None => self.issue(at, format!("undefined field '{field}'")),
+            },
+            Type::Composed(_, fields) => match fields.get(field) {
+                Some(of) => of.clone(),
                 None => self.issue(at, format!("undefined field '{field}'")),
             },
             other => self.issue(at, format!("type '{other}' does not support field selection")),
@@ -194,11 +217,4 @@ fn of_literal(literal: &Literal) -> Type {
         Literal::String(_) => Type::String,
         Literal::Bytes(_) => Type::Bytes,
     }
-}
-
-/// Returns the type that all elements of a literal can have; `Dyn` if there is none.
-fn joined(types: Vec<Type>) -> Type {
-    let mut types = types.into_iter();
-    let Some(first) = types.next() else { return Type::Dyn };
-    types.try_fold(first, |one, two| one.unified(&two)).unwrap_or(Type::Dyn)
 }

@@ -1,6 +1,8 @@
 //! Types of expressions.
 
+use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
 /// Type of an expression.
 #[derive(Debug, Clone, PartialEq)]
@@ -27,6 +29,8 @@ pub enum Type {
     Map(Box<Type>, Box<Type>),
     /// Objects with known fields.
     Object(&'static ObjectType),
+    /// Object with this name, whose fields the expressions of a client define.
+    Composed(&'static str, Arc<BTreeMap<String, Type>>),
     /// Type of a type.
     Type,
 }
@@ -86,6 +90,7 @@ impl fmt::Display for Type {
             Self::List(element) => write!(f, "list({element})"),
             Self::Map(key, value) => write!(f, "map({key}, {value})"),
             Self::Object(object) => f.write_str(object.name),
+            Self::Composed(name, _) => f.write_str(name),
             Self::Type => f.write_str("type"),
         }
     }

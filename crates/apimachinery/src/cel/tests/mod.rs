@@ -99,6 +99,8 @@ fn errors_of_an_evaluation_are_those_of_cel_go() {
     check("1 / 0 == 1", "division by zero");
     check("object.metadata.name + 1 == 2", "no such overload");
     check("object.spec.replicas", "must evaluate to bool but got dyn");
+    check("'a' + object.spec.replicas", "must evaluate to bool but got string");
+    check("null", "must evaluate to bool but got null_type");
     check("authorizer.group('').resource('pods').check('get').allowed()", "false");
 }
 
@@ -134,6 +136,11 @@ fn errors_of_a_compilation_show_their_place() {
         ("true true", "1:6: Syntax error: extraneous input 'true' expecting <EOF>"),
         ("(true", "1:6: Syntax error: missing ')' at '<EOF>'"),
         ("true $", "1:6: Syntax error: token recognition error at: '$'"),
+        ("[1, 'a'].size() == 2", "1:5: expected type 'int' but found 'string'"),
+        ("{'a': 1, 'b': 'x'}.a == 1", "1:15: expected type 'int' but found 'string'"),
+        ("'a' + object.x == 1", "1:16: found no matching overload for '_==_' applied to '(string, int)'"),
+        ("object.x in [1, 2,", "1:19: Syntax error: missing ']' at '<EOF>'"),
+        ("authorizer.foo", "1:11: unexpected failed resolution of 'kubernetes.authorization.Authorizer'"),
         ("has(person)", "1:5: invalid argument to has() macro"),
     ] {
         assert_eq!(first_line(text), format!("compilation failed: ERROR: <input>:{expected}"), "{text}");

@@ -1,5 +1,6 @@
 //! ValidatingAdmissionPolicies, MutatingAdmissionPolicies and their bindings. This server stores them without evaluating them.
 
+mod policy_expressions;
 mod policy_rules;
 
 use kube_apimachinery::status::FieldError;
@@ -93,8 +94,147 @@ pub(super) fn static_name(object: &Value) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use kube_apimachinery::go;
+
     use super::*;
-    use crate::kinds::builtin::test_helpers::served_kind;
+    use crate::kinds::builtin::test_helpers::{check, served_kind};
+
+    /// Returns a policy whose spec has these parts.
+    fn policy(parts: &Value) -> Value {
+        let mut spec = json!({
+            "failurePolicy": "Fail", "matchConstraints": {"resourceRules": [{
+                "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"],
+            }]},
+        });
+        for (field, value) in parts.as_object().unwrap() {
+            spec[field] = value.clone();
+        }
+        json!({"metadata": {"name": "p"}, "spec": spec})
+    }
+
+    /// Recorded from kube-apiserver v1.36.3.
+    #[test]
+    fn expressions_of_validations_are_compiled() {
+        let check = |expression: &str, why: &str| {
+            let policy = policy(&json!({"validations": [{"expression": expression}]}));
+            let expected =
+                format!("spec.validations[0].expression: Invalid value: {}: {why}", go::quote(expression));
+            let expected = if why.is_empty() { Vec::new() } else { vec![expected.as_str()] };
+            check("ValidatingAdmissionPolicy", &policy, None, &expected);
+        };
+        check("1", "must evaluate to bool but got int");
+        check("  1  ", "must evaluate to bool but got int");
+        check("object.x", "must evaluate to bool but got dyn");
+        check("request.userInfo.extra", "must evaluate to bool but got map(string, list(string))");
+        check(
+            "authorizer.requestResource",
+            "must evaluate to bool but got kubernetes.authorization.ResourceCheck",
+        );
+        check(
+            "object.bad ==",
+            "compilation failed: ERROR: <input>:1:14: Syntax error: mismatched input '<EOF>' expecting {'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}\n | object.bad ==\n | .............^",
+        );
+        check(
+            "params.a == 1",
+            "compilation failed: ERROR: <input>:1:1: undeclared reference to 'params' (in container '')\n | params.a == 1\n | ^",
+        );
+        check(
+            "variables.x == 1",
+            "compilation failed: ERROR: <input>:1:1: undeclared reference to 'variables' (in container '')\n | variables.x == 1\n | ^",
+        );
+        check(
+            "namespaceObject.foo == 1",
+            "compilation failed: ERROR: <input>:1:16: undefined field 'foo'\n | namespaceObject.foo == 1\n | ...............^",
+        );
+        check(
+            "oldObject == null\n&& foo",
+            "compilation failed: ERROR: <input>:2:4: undeclared reference to 'foo' (in container '')\n | && foo\n | ...^",
+        );
+        check(
+            "authorizer.foo",
+            "compilation failed: ERROR: <input>:1:11: unexpected failed resolution of 'kubernetes.authorization.Authorizer'\n | authorizer.foo\n | ..........^",
+        );
+        check("authorizer.requestResource.check('x').allowed()", "");
+        check("object.spec.replicas <= 5 && namespaceObject.metadata.labels.x == 'y'", "");
+    }
+
+    /// Recorded from kube-apiserver v1.36.3.
+    #[test]
+    fn other_expressions_of_a_policy_are_compiled() {
+        let check = |parts: Value, expected: &[&str]| {
+            check("ValidatingAdmissionPolicy", &policy(&parts), None, expected);
+        };
+        check(
+            json!({"validations": [{"expression": "true", "messageExpression": "authorizer.path(\"/\").check(\"get\").reason()"}]}),
+            &[
+                "spec.validations[0].messageExpression: Invalid value: \"authorizer.path(\\\"/\\\").check(\\\"get\\\").reason()\": compilation failed: ERROR: <input>:1:1: undeclared reference to 'authorizer' (in container '')\n | authorizer.path(\"/\").check(\"get\").reason()\n | ^",
+            ],
+        );
+        check(
+            json!({
+                "paramKind": {"apiVersion": "v1", "kind": "ConfigMap"},
+                "matchConditions": [{"name": "b", "expression": "params.a == 1"}, {"name": "d", "expression": "params"}],
+                "validations": [{"expression": "params.x == 1 && foo", "messageExpression": "params.x"}],
+            }),
+            &[
+                "spec.matchConditions[1].expression: Invalid value: \"params\": must evaluate to bool but got dyn",
+                "spec.validations[0].expression: Invalid value: \"params.x == 1 && foo\": compilation failed: ERROR: <input>:1:18: undeclared reference to 'foo' (in container '')\n | params.x == 1 && foo\n | .................^",
+                "spec.validations[0].messageExpression: Invalid value: \"params.x\": must evaluate to string but got dyn",
+            ],
+        );
+        check(
+            json!({
+                "variables": [{"name": "x", "expression": "variables.y"}, {"name": "y", "expression": "[request]"}],
+                "validations": [{"expression": "variables.y == \"a\""}],
+            }),
+            &[
+                "spec.variables[0].expression: Invalid value: \"variables.y\": compilation failed: ERROR: <input>:1:10: undefined field 'y'\n | variables.y\n | .........^",
+                "spec.validations[0].expression: Invalid value: \"variables.y == \\\"a\\\"\": compilation failed: ERROR: <input>:1:13: found no matching overload for '_==_' applied to '(list(dyn), string)'\n | variables.y == \"a\"\n | ............^",
+            ],
+        );
+        check(
+            json!({
+                "variables": [{"name": "x", "expression": "\"a\""}],
+                "validations": [{"expression": "true", "messageExpression": "variables.x"}],
+            }),
+            &[],
+        );
+        check(
+            json!({"auditAnnotations": [
+                {"key": "k", "valueExpression": "null"}, {"key": "l", "valueExpression": " \"a\" "}, {"key": "m", "valueExpression": " object "},
+            ]}),
+            &[
+                "spec.auditAnnotations[2].valueExpression: Invalid value: \" object \": must evaluate to one of [string null_type] but got dyn",
+            ],
+        );
+    }
+
+    /// Recorded from kube-apiserver v1.36.3.
+    #[test]
+    fn expressions_of_mutations_are_compiled() {
+        let check = |kind: &str, field: &str, expression: &str, why: &str| {
+            let policy = policy(&json!({
+                "reinvocationPolicy": "Never", "mutations": [{"patchType": kind, field: {"expression": expression}}],
+            }));
+            let expected = format!(
+                "spec.mutations[0].{field}.expression: Invalid value: {}: {why}",
+                go::quote(expression)
+            );
+            let expected = if why.is_empty() { Vec::new() } else { vec![expected.as_str()] };
+            check("MutatingAdmissionPolicy", &policy, None, &expected);
+        };
+        let patch = |expression: &str, why: &str| check("JSONPatch", "jsonPatch", expression, why);
+        patch("[]", "must evaluate to list(JSONPatch) but got list(dyn)");
+        patch("[JSONPatch{op: \"add\", path: \"/x\", value: \"y\"}]", "");
+        patch(
+            "variables.x",
+            "compilation failed: ERROR: <input>:1:10: undefined field 'x'\n | variables.x\n | .........^",
+        );
+        let apply =
+            |expression: &str, why: &str| check("ApplyConfiguration", "applyConfiguration", expression, why);
+        apply("{}", "must evaluate to Object but got map(dyn, dyn)");
+        apply("Object{spec: Object.spec{a: 1}}", "");
+    }
 
     #[test]
     fn new_policies_and_bindings_have_a_warning() {

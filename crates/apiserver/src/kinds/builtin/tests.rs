@@ -28,7 +28,7 @@ fn required(api_version: &str, kind: &str) -> Value {
         }
         ("admissionregistration.k8s.io/v1", "MutatingAdmissionPolicy") => json!({"spec": {
             "matchConstraints": criteria, "reinvocationPolicy": "Never",
-            "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": "[]"}}],
+            "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": "[JSONPatch{op: 'remove', path: '/data'}]"}}],
         }}),
         ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicyBinding") => {
             json!({"spec": {"policyName": "p", "validationActions": ["Deny"]}})
@@ -60,6 +60,9 @@ fn required(api_version: &str, kind: &str) -> Value {
         ("networking.k8s.io/v1", "Ingress") => {
             json!({"spec": {"defaultBackend": {"service": {"name": "s", "port": {"number": 80}}}}})
         }
+        ("resource.k8s.io/v1", "ResourceSlice") => json!({"spec": {
+            "driver": "example.com", "pool": {"name": "p", "resourceSliceCount": 1, "generation": 1}, "allNodes": true,
+        }}),
         ("storage.k8s.io/v1", "CSIStorageCapacity") => json!({"storageClassName": "c"}),
         ("storage.k8s.io/v1", "VolumeAttributesClass") => {
             json!({"driverName": "example.com", "parameters": {"a": "b"}})

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::builtin_kind::BuiltinKind;
 use super::shared::fields::{elements, list, set, text, within};
 use super::shared::label_selector::{self, invalid};
+use crate::kind::match_condition;
 use crate::kind::resource::Resource;
 use crate::kinds::webhook_reference;
 
@@ -64,7 +65,8 @@ fn validate(configuration: &Value, old: Option<&Value>) -> Vec<FieldError> {
         check_webhook(hook, &field, &mut errors);
         if !is_unchanged {
             let conditions = list(hook, "matchConditions");
-            check_conditions(conditions, &format!("{field}.matchConditions"), false, &mut errors);
+            let compile = |expression: &str| match_condition::compile(expression).map(drop);
+            check_conditions(conditions, &format!("{field}.matchConditions"), compile, &mut errors);
         }
         webhook_reference::check_review_versions(
             list(hook, "admissionReviewVersions"),
@@ -226,11 +228,21 @@ fn check_client_config(config: &Value, field: &str, errors: &mut Vec<FieldError>
     }
 }
 
-/// Validates match conditions. Expressions with parameters (`params`) are not compiled.
+/// Returns the error for an expression that does not compile.
+pub(super) fn compilation_error(field: impl Into<String>, expression: &str, why: &str) -> FieldError {
+    let field = field.into();
+    if why.starts_with("program instantiation failed") {
+        FieldError { reason: "InternalError", field, message: format!("Internal error: {why}") }
+    } else {
+        FieldError::invalid(field, &quote(expression), why)
+    }
+}
+
+/// Validates match conditions, whose expressions `compile` compiles.
 pub(super) fn check_conditions(
     conditions: &[Value],
     field: &str,
-    has_parameters: bool,
+    compile: impl Fn(&str) -> Result<(), String>,
     errors: &mut Vec<FieldError>,
 ) {
     if conditions.len() > CONDITIONS {
@@ -246,14 +258,8 @@ pub(super) fn check_conditions(
         let expression = text(condition, "expression").trim();
         if expression.is_empty() {
             errors.push(FieldError::required(format!("{place}.expression"), ""));
-        } else if !has_parameters && let Err(why) = crate::kind::match_condition::compile(expression) {
-            let field = format!("{place}.expression");
-            errors.push(if why.starts_with("program instantiation failed") {
-                let message = format!("Internal error: {why}");
-                FieldError { reason: "InternalError", field, message }
-            } else {
-                FieldError::invalid(field, &quote(expression), &why)
-            });
+        } else if let Err(why) = compile(expression) {
+            errors.push(compilation_error(format!("{place}.expression"), expression, &why));
         }
         let name = text(condition, "name");
         if name.is_empty() {

@@ -1,4 +1,4 @@
-//! Validation of admission policies and their bindings. Expressions are not compiled, except those of match conditions without parameters.
+//! Validation of admission policies and their bindings.
 
 use std::collections::BTreeSet;
 
@@ -8,6 +8,7 @@ use kube_apimachinery::names::{self, NameRule};
 use kube_apimachinery::status::FieldError;
 use serde_json::Value;
 
+use super::policy_expressions::PolicyExpressions;
 use crate::kinds::builtin::shared::domain_checks::subdomain;
 use crate::kinds::builtin::shared::field_checks::{duplicate, invalid_text, required, supported};
 use crate::kinds::builtin::shared::fields::{list, text};
@@ -26,6 +27,7 @@ pub(super) fn validate_policy(kind: PolicyKind, policy: &Value, old: Option<&Val
     const CRITERIA: &str = "spec.matchConstraints";
     let spec = &policy["spec"];
     let parameters = &spec["paramKind"];
+    let mut expressions = PolicyExpressions::new(kind, spec);
     let mut errors: Vec<FieldError> =
         supported(spec, "failurePolicy", "spec", &["Fail", "Ignore"]).into_iter().collect();
     if !parameters.is_null() {
@@ -49,14 +51,17 @@ pub(super) fn validate_policy(kind: PolicyKind, policy: &Value, old: Option<&Val
     // Conditions that have not changed are not compiled again.
     if old.is_none_or(|old| conditions(old) != conditions(policy)) {
         let given = list(spec, "matchConditions");
-        check_conditions(given, "spec.matchConditions", !parameters.is_null(), &mut errors);
+        let compile = |expression: &str| expressions.condition(expression);
+        check_conditions(given, "spec.matchConditions", compile, &mut errors);
     }
     for (index, variable) in list(spec, "variables").iter().enumerate() {
-        errors.extend(validate_variable(variable, &format!("spec.variables[{index}]")));
+        errors.extend(validate_variable(&mut expressions, variable, &format!("spec.variables[{index}]")));
     }
     match kind {
-        PolicyKind::Mutating => errors.extend(validate_mutations(spec)),
-        PolicyKind::Validating => errors.extend(validate_checks(text(&policy["metadata"], "name"), spec)),
+        PolicyKind::Mutating => errors.extend(validate_mutations(&expressions, spec)),
+        PolicyKind::Validating => {
+            errors.extend(validate_checks(&expressions, text(&policy["metadata"], "name"), spec));
+        }
     }
     errors
 }
@@ -155,7 +160,7 @@ fn validate_operations(criteria: &Value, path: &str) -> Vec<FieldError> {
     wrong.map(|operation| FieldError::not_supported(&*field, operation, &OPERATIONS)).collect()
 }
 
-fn validate_variable(variable: &Value, path: &str) -> Vec<FieldError> {
+fn validate_variable(expressions: &mut PolicyExpressions, variable: &Value, path: &str) -> Vec<FieldError> {
     let (name, field) = (text(variable, "name"), format!("{path}.name"));
     let mut errors = Vec::new();
     if name.trim().is_empty() {
@@ -163,14 +168,17 @@ fn validate_variable(variable: &Value, path: &str) -> Vec<FieldError> {
     } else if !cel::is_identifier(name) {
         errors.push(invalid_text(field, name, "must be a valid CEL identifier"));
     }
-    if text(variable, "expression").trim().is_empty() {
-        errors.push(FieldError::required(format!("{path}.expression"), "expression is not specified"));
+    let (expression, field) = (text(variable, "expression"), format!("{path}.expression"));
+    if expression.trim().is_empty() {
+        errors.push(FieldError::required(field, "expression is not specified"));
+    } else {
+        errors.extend(expressions.variable(name, expression, &field));
     }
     errors
 }
 
 /// Validates the checks of a validating policy, and the annotations that it adds to audit logs.
-fn validate_checks(name: &str, spec: &Value) -> Vec<FieldError> {
+fn validate_checks(expressions: &PolicyExpressions, name: &str, spec: &Value) -> Vec<FieldError> {
     const ANNOTATIONS: &str = "spec.auditAnnotations";
     const MAX_ANNOTATIONS: usize = 20;
     let (checks, annotations) = (list(spec, "validations"), list(spec, "auditAnnotations"));
@@ -180,7 +188,7 @@ fn validate_checks(name: &str, spec: &Value) -> Vec<FieldError> {
     }
     let mut errors = Vec::new();
     for (index, check) in checks.iter().enumerate() {
-        errors.extend(validate_check(check, &format!("spec.validations[{index}]")));
+        errors.extend(validate_check(expressions, check, &format!("spec.validations[{index}]")));
     }
     if annotations.len() > MAX_ANNOTATIONS {
         let why = format!("must not have more than {MAX_ANNOTATIONS} auditAnnotations");
@@ -189,7 +197,7 @@ fn validate_checks(name: &str, spec: &Value) -> Vec<FieldError> {
     let mut seen = BTreeSet::new();
     for (index, annotation) in annotations.iter().enumerate() {
         let path = format!("{ANNOTATIONS}[{index}]");
-        errors.extend(validate_annotation(name, annotation, &path));
+        errors.extend(validate_annotation(expressions, name, annotation, &path));
         let key = text(annotation, "key");
         if !seen.insert(key) {
             errors.push(duplicate(format!("{path}.key"), key));
@@ -198,37 +206,50 @@ fn validate_checks(name: &str, spec: &Value) -> Vec<FieldError> {
     errors
 }
 
-fn validate_check(check: &Value, path: &str) -> Vec<FieldError> {
+fn validate_check(expressions: &PolicyExpressions, check: &Value, path: &str) -> Vec<FieldError> {
     const REASONS: [&str; 3] = ["Forbidden", "Invalid", "RequestEntityTooLarge"];
     let mut errors = Vec::new();
-    if text(check, "expression").trim().is_empty() {
-        errors.push(FieldError::required(format!("{path}.expression"), "expression is not specified"));
+    let (expression, field) = (text(check, "expression"), format!("{path}.expression"));
+    if expression.trim().is_empty() {
+        errors.push(FieldError::required(field, "expression is not specified"));
+    } else {
+        errors.extend(expressions.check(expression, expression, &["bool"], &field));
     }
-    for field in ["messageExpression", "message"] {
-        let given = text(check, field);
-        let why = if !given.is_empty() && given.trim().is_empty() {
-            "must be non-empty if specified"
-        } else if field == "message" && given.trim().contains(['\n', '\r']) {
-            "must not contain line breaks"
-        } else {
+    for name in ["messageExpression", "message"] {
+        let (given, field) = (text(check, name), format!("{path}.{name}"));
+        if given.is_empty() {
             continue;
-        };
-        errors.push(invalid_text(format!("{path}.{field}"), given, why));
+        }
+        if given.trim().is_empty() {
+            errors.push(invalid_text(field, given, "must be non-empty if specified"));
+        } else if name == "messageExpression" {
+            errors.extend(expressions.message(given, &field));
+        } else if given.trim().contains(['\n', '\r']) {
+            errors.push(invalid_text(field, given, "must not contain line breaks"));
+        }
     }
     errors.extend(supported(check, "reason", path, &REASONS));
     errors
 }
 
-fn validate_annotation(policy: &str, annotation: &Value, path: &str) -> Vec<FieldError> {
+fn validate_annotation(
+    expressions: &PolicyExpressions,
+    policy: &str,
+    annotation: &Value,
+    path: &str,
+) -> Vec<FieldError> {
     const MAX: usize = 5 << 10;
     let key = text(annotation, "key");
     // The key in the log has the name of the policy as its prefix.
     let full = format!("{policy}/{key}");
     let mut errors = invalid(&format!("{path}.key"), &full, &names::qualified(&full));
     let field = format!("{path}.valueExpression");
-    match text(annotation, "valueExpression").trim().len() {
+    let given = text(annotation, "valueExpression");
+    match given.trim().len() {
         0 => errors.push(FieldError::required(field, "valueExpression is not specified")),
-        1..=MAX => {}
+        1..=MAX => {
+            errors.extend(expressions.check(given.trim(), given, &["string", "null_type"], &field));
+        }
         _ => errors.push(FieldError::required(field, &format!("must not exceed {MAX} bytes in length"))),
     }
     errors
@@ -244,9 +265,12 @@ fn shown_annotations(annotations: &[Value]) -> String {
 }
 
 /// Validates the mutations of a mutating policy.
-fn validate_mutations(spec: &Value) -> Vec<FieldError> {
-    const TYPES: [(&str, &str); 2] =
-        [("ApplyConfiguration", "applyConfiguration"), ("JSONPatch", "jsonPatch")];
+fn validate_mutations(expressions: &PolicyExpressions, spec: &Value) -> Vec<FieldError> {
+    // Patch types with their fields and the types of their expressions.
+    const TYPES: [(&str, &str, &str); 2] = [
+        ("ApplyConfiguration", "applyConfiguration", "Object"),
+        ("JSONPatch", "jsonPatch", "list(JSONPatch)"),
+    ];
     const POLICY: &str = "reinvocationPolicy";
     let mutations = list(spec, "mutations");
     let mut errors = Vec::new();
@@ -256,21 +280,26 @@ fn validate_mutations(spec: &Value) -> Vec<FieldError> {
     for (index, mutation) in mutations.iter().enumerate() {
         let path = format!("spec.mutations[{index}]");
         let kind = text(mutation, "patchType");
-        let Some((_, own)) = TYPES.iter().find(|(name, _)| *name == kind) else {
+        let Some((_, own, result)) = TYPES.iter().find(|(name, ..)| *name == kind) else {
             let field = format!("{path}.patchType");
             errors.push(match kind {
                 "" => FieldError::required(field, ""),
-                _ => FieldError::not_supported(field, kind, &TYPES.map(|(name, _)| name)),
+                _ => FieldError::not_supported(field, kind, &TYPES.map(|(name, ..)| name)),
             });
             continue;
         };
+        let (expression, field) =
+            (text(&mutation[*own], "expression").trim(), format!("{path}.{own}.expression"));
         if mutation[*own].is_null() {
             let why = format!("must be specified when patchType is {kind}");
             errors.push(FieldError::required(format!("{path}.{own}"), &why));
-        } else if text(&mutation[*own], "expression").trim().is_empty() {
-            errors.push(FieldError::required(format!("{path}.{own}.expression"), ""));
+        } else if expression.is_empty() {
+            errors.push(FieldError::required(field, ""));
+        } else {
+            errors.extend(expressions.check(expression, expression, &[result], &field));
         }
-        for (_, other) in TYPES.iter().filter(|(_, other)| other != own && !mutation[*other].is_null()) {
+        for (_, other, _) in TYPES.iter().filter(|(_, other, _)| other != own && !mutation[*other].is_null())
+        {
             let why = format!("must not be specified when patchType is {kind}");
             errors.push(invalid_text(format!("{path}.{other}"), &format!("{{{other}}}"), &why));
         }

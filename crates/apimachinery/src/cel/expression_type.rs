@@ -1,0 +1,208 @@
+//! Types of expressions that are compiled and not evaluated, such as those of admission policies.
+//!
+//! Parts of the language that this implementation lacks make the type unknown, so that no valid expression is refused.
+
+use std::sync::Arc;
+
+use super::patterns::{ConstantPatterns, PatternError};
+use super::token::{Spanned, Token, tokens};
+use super::types::Type;
+use super::{Environment, Issue, failed, parsed, type_checker};
+
+/// Variable with the variables of a policy as its fields.
+const VARIABLES: &str = "variables";
+/// Names in front of functions, which are no variables.
+const NAMESPACES: [&str; 13] = [
+    "base64",
+    "cel",
+    "cidr",
+    "format",
+    "google",
+    "ip",
+    "jsonpatch",
+    "lists",
+    "math",
+    "optional",
+    "regex",
+    "sets",
+    "strings",
+];
+/// Macros and functions that are not parsed or checked.
+const LACKING: [&str; 6] =
+    ["bind", "optFlatMap", "optMap", "transformList", "transformMap", "transformMapEntry"];
+/// Beginnings of issues that this implementation has and cel-go does not: macros with two variables, and deep nesting.
+const OWN_ISSUES: [&str; 5] = [
+    "undeclared reference to 'all'",
+    "undeclared reference to 'exists'",
+    "undeclared reference to 'exists_one'",
+    "undeclared reference to 'existsOne'",
+    "expression recursion limit exceeded",
+];
+
+/// Compiles an expression whose type has one of the names `expected`, or any type if there are none. The result is `None` if the expression
+/// contains parts of the language that this implementation lacks: optional values, structs, macros with two variables and some functions.
+///
+/// # Errors
+/// kube-apiserver's text for an invalid expression: `compilation failed: …`, or `must evaluate to … but got …`.
+pub fn expression_type(
+    text: &str,
+    environment: &Environment,
+    expected: &[&str],
+) -> Result<Option<Type>, String> {
+    let tokens = tokens(text).map_err(|issues| failed(text, &issues))?;
+    if has_lacking_syntax(&tokens) {
+        return Ok(None);
+    }
+    let root = match parsed(text) {
+        Ok(root) => root,
+        Err(why) if why.contains(OWN_ISSUES[4]) => return Ok(None),
+        Err(why) => return Err(why),
+    };
+    let of = match type_checker::check(&root, environment) {
+        Ok(of) => of,
+        Err(issues) if issues.iter().any(is_own) => return Ok(None),
+        Err(issues) => return Err(failed(text, &issues)),
+    };
+    let patterns = ConstantPatterns::new(&root);
+    if let Err(PatternError::Issues(issues)) = &patterns {
+        return Err(failed(text, issues));
+    }
+    let name = result_type_name(&of);
+    match expected {
+        [] => {}
+        expected if expected.contains(&&*name) => {}
+        [one] => return Err(format!("must evaluate to {one} but got {name}")),
+        several => return Err(format!("must evaluate to one of [{}] but got {name}", several.join(" "))),
+    }
+    if let Err(PatternError::Program(why)) = patterns {
+        return Err(format!("program instantiation failed: {why}"));
+    }
+    Ok(Some(of))
+}
+
+impl Environment {
+    /// Adds the variable `variables`, whose fields are those of a policy. It has none yet.
+    #[must_use]
+    pub fn with_variables(self) -> Self {
+        self.with(VARIABLES, Type::Composed("kubernetes.variables", Arc::default()))
+    }
+
+    /// Adds a field to the variable `variables`.
+    pub fn compose(&mut self, name: &str, of: Type) {
+        let variables = self.variables.iter_mut().find(|(known, _)| *known == VARIABLES);
+        if let Some((_, Type::Composed(_, fields))) = variables {
+            Arc::make_mut(fields).insert(name.to_owned(), field_type(of));
+        }
+    }
+}
+
+/// Returns the type of a field with values of a type. Types of objects are not kept.
+fn field_type(of: Type) -> Type {
+    match of {
+        Type::Object(_) | Type::Composed(..) | Type::Type => Type::Dyn,
+        Type::List(element) => Type::List(Box::new(field_type(*element))),
+        Type::Map(key, value) => Type::Map(Box::new(field_type(*key)), Box::new(field_type(*value))),
+        other => other,
+    }
+}
+
+/// Returns the name of the type of a result, which differs from that in other messages.
+#[must_use]
+pub fn result_type_name(of: &Type) -> String {
+    match of {
+        Type::Null => "null_type".to_owned(),
+        Type::List(element) => format!("list({})", result_type_name(element)),
+        Type::Map(key, value) => format!("map({}, {})", result_type_name(key), result_type_name(value)),
+        other => other.to_string(),
+    }
+}
+
+fn is_own(issue: &Issue) -> bool {
+    issue.message.ends_with("is not supported by this server")
+        || OWN_ISSUES.iter().any(|own| issue.message.starts_with(own))
+}
+
+/// Whether tokens contain optional values, structs or functions that are not parsed.
+fn has_lacking_syntax(tokens: &[Spanned]) -> bool {
+    let is_sign = |index: usize, signs: &[&str]| matches!(tokens.get(index).map(|spanned| &spanned.token), Some(Token::Sign(sign)) if signs.contains(sign));
+    tokens.iter().enumerate().any(|(index, spanned)| match &spanned.token {
+        // Only an optional part begins with a question mark.
+        Token::Sign("?") => index > 0 && is_sign(index - 1, &[".", "[", "{", ","]),
+        Token::Ident(name) => {
+            let is_field = index > 0 && is_sign(index - 1, &["."]);
+            is_sign(index + 1, &["{"])
+                || LACKING.contains(&&**name)
+                || !is_field && NAMESPACES.contains(&&**name) && is_sign(index + 1, &["."])
+        }
+        _ => false,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn environment() -> Environment {
+        let mut environment = Environment::new(vec![("object", Type::Dyn)]).with_variables();
+        environment.compose("n", Type::Int);
+        environment.compose("l", Type::List(Box::new(Type::Type)));
+        environment
+    }
+
+    fn check(text: &str, expected: &[&str], error: &str) {
+        assert_eq!(
+            expression_type(text, &environment(), expected).map(drop),
+            Err(error.to_owned()),
+            "{text}"
+        );
+    }
+
+    /// Recorded from kube-apiserver v1.36.3.
+    #[test]
+    fn the_type_of_a_result_is_one_of_those_expected() {
+        check("1", &["bool"], "must evaluate to bool but got int");
+        check("null", &["bool"], "must evaluate to bool but got null_type");
+        check("[1]", &["list(JSONPatch)"], "must evaluate to list(JSONPatch) but got list(int)");
+        check("[]", &["list(JSONPatch)"], "must evaluate to list(JSONPatch) but got list(dyn)");
+        check("object", &["string", "null_type"], "must evaluate to one of [string null_type] but got dyn");
+        let of = |text: &str| expression_type(text, &environment(), &[]).unwrap();
+        assert_eq!(of("variables.n"), Some(Type::Int));
+        assert_eq!(of("variables.l"), Some(Type::List(Box::new(Type::Dyn))));
+    }
+
+    /// Recorded from kube-apiserver v1.36.3.
+    #[test]
+    fn variables_have_fields_with_types() {
+        check(
+            "variables.b",
+            &[],
+            "compilation failed: ERROR: <input>:1:10: undefined field 'b'\n | variables.b\n | .........^",
+        );
+        check(
+            "variables.n == \"a\"",
+            &["bool"],
+            "compilation failed: ERROR: <input>:1:13: found no matching overload for '_==_' applied to '(int, string)'\n | variables.n == \"a\"\n | ............^",
+        );
+        check(
+            "variables == \"a\"",
+            &["bool"],
+            "compilation failed: ERROR: <input>:1:11: found no matching overload for '_==_' applied to '(kubernetes.variables, string)'\n | variables == \"a\"\n | ..........^",
+        );
+    }
+
+    /// kube-apiserver v1.36.3 accepts these expressions.
+    #[test]
+    fn parts_that_are_not_implemented_are_accepted() {
+        for text in [
+            "object.a.b.?c.orValue(1) == 1",
+            "[1].all(i, v, v > 0)",
+            "ip(\"1\").isLoopback()",
+            "sets.contains([1],[1])",
+            "[JSONPatch{op: \"add\", path: \"/x\", value: \"y\"}]",
+            "Object{spec: Object.spec{a: 1}}",
+            "quantity(\"1\").isGreaterThan(quantity(\"2\"))",
+        ] {
+            assert_eq!(expression_type(text, &environment(), &["x"]), Ok(None), "{text}");
+        }
+    }
+}
