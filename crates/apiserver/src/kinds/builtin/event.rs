@@ -1,11 +1,13 @@
 //! Events, which two groups serve with different field names. They are stored as Events of `v1`.
 
 use kube_apimachinery::go::quote;
+use kube_apimachinery::go_struct::internal_text;
 use kube_apimachinery::names;
 use kube_apimachinery::status::FieldError;
 use serde_json::{Map, Value, json};
 
 use super::builtin_kind::BuiltinKind;
+use super::shared::immutable_fields::IMMUTABLE;
 use crate::kind::resource::Resource;
 
 /// Group with the newer field names.
@@ -39,7 +41,11 @@ impl BuiltinKind for Event {
     }
 
     fn validate(&self, resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
-        validate(resource, new, old.is_none())
+        let mut errors = validate(resource, new, old.is_none());
+        if let Some(old) = old.filter(|_| resource.group == NEW_GROUP) {
+            errors.extend(validate_update(old, new));
+        }
+        errors
     }
 
     fn has_dependents(&self) -> bool {
@@ -110,8 +116,40 @@ fn validate(resource: &Resource, event: &Value, is_new: bool) -> Vec<FieldError>
     errors
 }
 
-/// Validates a new Event of `events.k8s.io/v1`: its series, time and type, and the fields of the older version, which are unset.
-fn of_new_version(event: &Value, has_time: bool) -> Vec<FieldError> {
+/// Checks that an update of an Event of `events.k8s.io/v1` changes nothing but its series. Errors name the fields as in kube-apiserver's
+/// internal struct.
+fn validate_update(old: &Value, new: &Value) -> Vec<FieldError> {
+    const OBJECT: &str = "core.ObjectReference";
+    let mut errors = Vec::new();
+    if old["series"] != new["series"] {
+        errors.extend(validate_series(new));
+    }
+    for (shown, field, kind) in [
+        ("involvedObject", "regarding", OBJECT),
+        ("reason", "reason", "string"),
+        ("message", "note", "string"),
+        ("source", "deprecatedSource", "core.EventSource"),
+        ("firstTimestamp", "deprecatedFirstTimestamp", "time"),
+        ("lastTimestamp", "deprecatedLastTimestamp", "time"),
+        ("count", "deprecatedCount", "int"),
+        // kube-apiserver checks the reason twice.
+        ("reason", "reason", "string"),
+        ("type", "type", "string"),
+        ("eventTime", "eventTime", "time"),
+        ("action", "action", "string"),
+        ("related", "related", "*core.ObjectReference"),
+        ("reportingController", "reportingController", "string"),
+        ("reportingInstance", "reportingInstance", "string"),
+    ] {
+        let now = internal_text(kind, &new[field]);
+        if now != internal_text(kind, &old[field]) {
+            errors.push(FieldError::invalid(shown, &now, IMMUTABLE));
+        }
+    }
+    errors
+}
+
+fn validate_series(event: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     if let Some(series) = event.get("series").filter(|series| series.is_object()) {
         if series["count"].as_i64().unwrap_or(0) < 2 {
@@ -121,6 +159,12 @@ fn of_new_version(event: &Value, has_time: bool) -> Vec<FieldError> {
             errors.push(FieldError::required("series.lastObservedTime", ""));
         }
     }
+    errors
+}
+
+/// Validates a new Event of `events.k8s.io/v1`: its series, time and type, and the fields of the older version, which are unset.
+fn of_new_version(event: &Value, has_time: bool) -> Vec<FieldError> {
+    let mut errors = validate_series(event);
     if !has_time {
         errors.push(FieldError::required("eventTime", ""));
     }
@@ -215,6 +259,55 @@ mod tests {
             let event = json!({"metadata": {"namespace": namespace}, "involvedObject": {"namespace": about}});
             assert_eq!(validate(&resource(""), &event, true).is_empty(), fits, "{namespace} {about}");
         }
+    }
+
+    /// Recorded from kube-apiserver v1.36.3.
+    #[test]
+    fn only_the_series_of_an_event_changes() {
+        let old = json!({
+            "metadata": {"namespace": "d"}, "regarding": {"kind": "Pod", "namespace": "d", "name": "p"}, "note": "text", "reason": "r",
+            "action": "a", "type": "Normal", "eventTime": "2026-01-01T00:00:00.000000Z", "reportingController": "c", "reportingInstance": "i",
+        });
+        let check = |changes: Value, expected: &[&str]| {
+            let mut new = old.clone();
+            for (field, value) in changes.as_object().unwrap() {
+                new[field] = value.clone();
+            }
+            let errors = validate_update(&old, &new);
+            let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
+            assert_eq!(errors, expected, "{changes}");
+        };
+        check(json!({"metadata": {"labels": {"a": "b"}}}), &[]);
+        check(json!({"series": {"count": 3, "lastObservedTime": "2026-01-01T00:00:00.000000Z"}}), &[]);
+        check(
+            json!({"series": {"count": 1}}),
+            &[
+                "series.count: Invalid value: \"\": should be at least 2",
+                "series.lastObservedTime: Required value",
+            ],
+        );
+        check(
+            json!({"note": null, "reason": "q", "type": "Warning"}),
+            &[
+                "reason: Invalid value: \"q\": field is immutable",
+                "message: Invalid value: \"\": field is immutable",
+                "reason: Invalid value: \"q\": field is immutable",
+                "type: Invalid value: \"Warning\": field is immutable",
+            ],
+        );
+        check(
+            json!({
+                "regarding": {"kind": "Pod", "namespace": "d", "name": "q"}, "related": {"kind": "X", "name": "y"},
+                "deprecatedSource": {"host": "h"}, "deprecatedCount": 5, "deprecatedLastTimestamp": "2026-01-01T00:00:00Z",
+            }),
+            &[
+                r#"involvedObject: Invalid value: {"Kind":"Pod","Namespace":"d","Name":"q","UID":"","APIVersion":"","ResourceVersion":"","FieldPath":""}: field is immutable"#,
+                r#"source: Invalid value: {"Component":"","Host":"h"}: field is immutable"#,
+                "lastTimestamp: Invalid value: \"2026-01-01T00:00:00Z\": field is immutable",
+                "count: Invalid value: 5: field is immutable",
+                r#"related: Invalid value: {"Kind":"X","Namespace":"","Name":"y","UID":"","APIVersion":"","ResourceVersion":"","FieldPath":""}: field is immutable"#,
+            ],
+        );
     }
 
     #[test]
