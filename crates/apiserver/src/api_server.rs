@@ -440,6 +440,7 @@ impl ApiServer {
         let mut controllers = JoinSet::new();
         controllers.spawn(controllers::event_ttl::run(Arc::clone(&cluster), options.event_ttl));
         controllers.spawn(controllers::definitions::run(Arc::clone(&cluster), definitions));
+        controllers.spawn(controllers::flow_schema_status::follow(Arc::clone(&cluster)));
         if options.profile == Profile::Dev {
             if !is_forked {
                 // Before `follow`, which only handles later commits.

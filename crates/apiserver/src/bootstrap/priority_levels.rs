@@ -202,3 +202,23 @@ impl MatchedRequests {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two levels and two schemas have a spec that the validation compares with a fixed one.
+    #[test]
+    fn default_levels_and_schemas_are_valid() {
+        let registry = crate::kinds::builtin::registry();
+        let check = |kind: &str, objects: Vec<Value>| {
+            let served = registry.all().find(|served| served.resource.kind == kind).unwrap();
+            for object in objects {
+                let errors = served.strategy.validate_create(served, &object);
+                assert!(errors.is_empty(), "{}: {errors:?}", object["metadata"]["name"]);
+            }
+        };
+        check("PriorityLevelConfiguration", priority_levels());
+        check("FlowSchema", flow_schemas("2026-01-01T00:00:00Z"));
+    }
+}

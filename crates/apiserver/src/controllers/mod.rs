@@ -4,6 +4,7 @@
 pub(crate) mod api_availability;
 pub(crate) mod definitions;
 pub(crate) mod event_ttl;
+pub(crate) mod flow_schema_status;
 pub(crate) mod garbage_collection;
 pub(crate) mod namespaces;
 pub(crate) mod quota_usage;

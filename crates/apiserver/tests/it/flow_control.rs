@@ -83,3 +83,37 @@ async fn a_flow_schema_takes_effect_from_its_creation_to_its_deletion() {
     send(&service, "DELETE", &format!("{GROUP}/flowschemas/a-version"), &Value::Null).await;
     assert_eq!(get().await.unwrap(), before);
 }
+
+/// Fields of kube-apiserver v1.36.3.
+#[tokio::test(start_paused = true)]
+async fn a_flow_schema_has_a_condition_about_its_level() {
+    let service = ApiServer::start(Options::default()).service();
+    let schema = json!({"metadata": {"name": "mine"}, "spec": {
+        "priorityLevelConfiguration": {"name": "nope"}, "matchingPrecedence": 500,
+    }});
+    send(&service, "POST", &format!("{GROUP}/flowschemas"), &schema).await;
+    let condition = async || {
+        // Virtual time: the controller runs before it passes.
+        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+        let response = send(&service, "GET", &format!("{GROUP}/flowschemas/mine"), &Value::Null).await;
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        let object: Value = serde_json::from_slice(&body).unwrap();
+        let condition = &object["status"]["conditions"][0];
+        let shown = format!("{} {}", condition["status"], condition["reason"]);
+        let entries = object["metadata"]["managedFields"].as_array().unwrap().clone();
+        let manager = "api-priority-and-fairness-config-consumer-v1";
+        let owned = entries.iter().find(|entry| entry["manager"] == manager).unwrap();
+        assert_eq!((&owned["operation"], &owned["subresource"]), (&json!("Apply"), &json!("status")));
+        (shown, condition["message"].as_str().unwrap().to_owned())
+    };
+    let named = "This FlowSchema references the PriorityLevelConfiguration object named \"nope\"";
+    let dangling = (r#""True" "NotFound""#.to_owned(), format!("{named} but there is no such object"));
+    assert_eq!(condition().await, dangling);
+    let level = json!({"metadata": {"name": "nope"}, "spec": {
+        "type": "Limited", "limited": {"nominalConcurrencyShares": 1, "limitResponse": {"type": "Reject"}},
+    }});
+    send(&service, "POST", &format!("{GROUP}/prioritylevelconfigurations"), &level).await;
+    assert_eq!(condition().await, (r#""False" "Found""#.to_owned(), format!("{named} and it exists")));
+    send(&service, "DELETE", &format!("{GROUP}/prioritylevelconfigurations/nope"), &Value::Null).await;
+    assert_eq!(condition().await, dangling);
+}

@@ -1,6 +1,7 @@
 //! FlowSchemas.
 
 use kube_apimachinery::go;
+use kube_apimachinery::go_struct::internal_text;
 use kube_apimachinery::names::{self, NameRule};
 use kube_apimachinery::status::FieldError;
 use serde_json::{Value, json};
@@ -34,7 +35,16 @@ impl BuiltinKind for FlowSchema {
     }
 
     fn validate(&self, _resource: &Resource, new: &Value, _old: Option<&Value>) -> Vec<FieldError> {
-        let mut errors = validate(text(&new["metadata"], "name"), &new["spec"]);
+        let (name, spec) = (text(&new["metadata"], "name"), &new["spec"]);
+        let mut errors = validate(name, spec);
+        if fixed_spec(name).is_some_and(|fixed| fixed != *spec) {
+            let why = format!("spec of '{name}' must equal the fixed value");
+            errors.push(FieldError::invalid(
+                "spec",
+                &internal_text("flowcontrol.FlowSchemaSpec", spec),
+                &why,
+            ));
+        }
         errors.extend(validate_conditions(&new["status"]));
         errors
     }
@@ -54,6 +64,31 @@ impl BuiltinKind for FlowSchema {
     fn resets(&self, subresource: &str) -> Option<&'static [&'static str]> {
         (subresource == "status").then_some(&["metadata", "spec"])
     }
+}
+
+/// Returns the spec of a schema that cannot be changed.
+fn fixed_spec(name: &str) -> Option<Value> {
+    let groups: &[&str] = match name {
+        "exempt" => &["system:masters"],
+        "catch-all" => &["system:unauthenticated", "system:authenticated"],
+        _ => return None,
+    };
+    let subjects: Vec<Value> =
+        groups.iter().map(|group| json!({"kind": "Group", "group": {"name": group}})).collect();
+    let mut spec = json!({
+        "priorityLevelConfiguration": {"name": name}, "matchingPrecedence": if name == "exempt" { 1 } else { MAX_PRECEDENCE },
+        "rules": [{
+            "subjects": subjects,
+            "resourceRules": [
+                {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "clusterScope": true, "namespaces": ["*"]},
+            ],
+            "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
+        }],
+    });
+    if name == "catch-all" {
+        spec["distinguisherMethod"] = json!({"type": "ByUser"});
+    }
+    Some(spec)
 }
 
 fn validate(name: &str, spec: &Value) -> Vec<FieldError> {
@@ -257,4 +292,38 @@ pub(super) fn validate_conditions(status: &Value) -> Vec<FieldError> {
         errors.extend(required(condition, "type", &path));
     }
     errors
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kinds::builtin::test_helpers::check;
+
+    /// Recorded from kube-apiserver v1.36.3.
+    #[test]
+    fn two_schemas_are_fixed() {
+        let schema = |name: &str, precedence: i64| {
+            let mut spec = fixed_spec(name).unwrap();
+            spec["matchingPrecedence"] = json!(precedence);
+            json!({"metadata": {"name": name}, "spec": spec})
+        };
+        check("FlowSchema", &schema("exempt", 1), None, &[]);
+        check("FlowSchema", &schema("catch-all", 10_000), None, &[]);
+        check(
+            "FlowSchema",
+            &schema("exempt", 5),
+            None,
+            &[
+                r#"spec: Invalid value: {"PriorityLevelConfiguration":{"Name":"exempt"},"MatchingPrecedence":5,"DistinguisherMethod":null,"Rules":[{"Subjects":[{"Kind":"Group","User":null,"Group":{"Name":"system:masters"},"ServiceAccount":null}],"ResourceRules":[{"Verbs":["*"],"APIGroups":["*"],"Resources":["*"],"ClusterScope":true,"Namespaces":["*"]}],"NonResourceRules":[{"Verbs":["*"],"NonResourceURLs":["*"]}]}]}: spec of 'exempt' must equal the fixed value"#,
+            ],
+        );
+        check(
+            "FlowSchema",
+            &schema("catch-all", 9999),
+            None,
+            &[
+                r#"spec: Invalid value: {"PriorityLevelConfiguration":{"Name":"catch-all"},"MatchingPrecedence":9999,"DistinguisherMethod":{"Type":"ByUser"},"Rules":[{"Subjects":[{"Kind":"Group","User":null,"Group":{"Name":"system:unauthenticated"},"ServiceAccount":null},{"Kind":"Group","User":null,"Group":{"Name":"system:authenticated"},"ServiceAccount":null}],"ResourceRules":[{"Verbs":["*"],"APIGroups":["*"],"Resources":["*"],"ClusterScope":true,"Namespaces":["*"]}],"NonResourceRules":[{"Verbs":["*"],"NonResourceURLs":["*"]}]}]}: spec of 'catch-all' must equal the fixed value"#,
+            ],
+        );
+    }
 }

@@ -1,12 +1,13 @@
 //! PriorityLevelConfigurations.
 
+use kube_apimachinery::go_struct::internal_text;
 use kube_apimachinery::status::FieldError;
 use serde_json::{Value, json};
 
 use super::builtin_kind::BuiltinKind;
 use super::flow_schema::validate_conditions;
 use super::shared::field_checks::invalid_text;
-use super::shared::fields::{set, text, within};
+use super::shared::fields::{put, set, text, within};
 use crate::kind::WHOLE_METADATA;
 use crate::kind::resource::Resource;
 
@@ -25,7 +26,9 @@ impl BuiltinKind for PriorityLevelConfiguration {
     }
 
     fn validate(&self, _resource: &Resource, new: &Value, _old: Option<&Value>) -> Vec<FieldError> {
-        let mut errors = validate(text(&new["metadata"], "name"), &new["spec"]);
+        let (name, spec) = (text(&new["metadata"], "name"), &new["spec"]);
+        let mut errors = validate(name, spec);
+        errors.extend(validate_fixed(name, spec));
         errors.extend(validate_conditions(&new["status"]));
         errors
     }
@@ -55,6 +58,32 @@ fn default_limited(limited: &mut Value) {
             }
         });
     });
+}
+
+/// Checks the levels whose spec cannot be changed, except for the shares of the level `exempt`.
+fn validate_fixed(name: &str, spec: &Value) -> Option<FieldError> {
+    let (fixed, exception) = match name {
+        "exempt" => (json!({"type": "Exempt"}), " except the 'spec.exempt' field"),
+        "catch-all" => {
+            let limited = json!({
+                "nominalConcurrencyShares": 5, "lendablePercent": 0, "limitResponse": {"type": "Reject"},
+            });
+            (json!({"type": "Limited", "limited": limited}), "")
+        }
+        _ => return None,
+    };
+    let mut compared = spec.clone();
+    if name == "exempt" {
+        put(&mut compared, "exempt", Value::Null);
+    }
+    (compared != fixed).then(|| {
+        let shown = internal_text("flowcontrol.PriorityLevelConfigurationSpec", spec);
+        FieldError::invalid(
+            "spec",
+            &shown,
+            &format!("spec of '{name}'{exception} must equal the fixed value"),
+        )
+    })
 }
 
 fn validate(name: &str, spec: &Value) -> Vec<FieldError> {
@@ -177,4 +206,43 @@ fn validate_queuing(queuing: &Value, path: &str) -> Vec<FieldError> {
 #[expect(clippy::cast_precision_loss, reason = "the estimate is a float, as in kube-apiserver")]
 fn needed_bits(queues: i64, hand: i64) -> f64 {
     ((queues as f64).log2() * hand as f64).ceil()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kinds::builtin::test_helpers::check;
+
+    /// Recorded from kube-apiserver v1.36.3.
+    #[test]
+    fn two_levels_are_fixed() {
+        let check = |name: &str, spec: Value, expected: &[&str]| {
+            let level = json!({"metadata": {"name": name}, "spec": spec});
+            check("PriorityLevelConfiguration", &level, None, expected);
+        };
+        let exempt = |shares: i64| json!({"nominalConcurrencyShares": shares, "lendablePercent": 0});
+        check("exempt", json!({"type": "Exempt", "exempt": exempt(0)}), &[]);
+        check("exempt", json!({"type": "Exempt", "exempt": exempt(5)}), &[]);
+        let limited = |shares: i64| {
+            json!({"type": "Limited", "limited": {
+                "nominalConcurrencyShares": shares, "lendablePercent": 0, "limitResponse": {"type": "Reject"},
+            }})
+        };
+        check("catch-all", limited(5), &[]);
+        check(
+            "catch-all",
+            limited(7),
+            &[
+                r#"spec: Invalid value: {"Type":"Limited","Limited":{"NominalConcurrencyShares":7,"LimitResponse":{"Type":"Reject","Queuing":null},"LendablePercent":0,"BorrowingLimitPercent":null},"Exempt":null}: spec of 'catch-all' must equal the fixed value"#,
+            ],
+        );
+        check(
+            "exempt",
+            limited(30),
+            &[
+                "spec.type: Invalid value: \"Limited\": must be 'Exempt' if and only if `name` is 'exempt'",
+                r#"spec: Invalid value: {"Type":"Limited","Limited":{"NominalConcurrencyShares":30,"LimitResponse":{"Type":"Reject","Queuing":null},"LendablePercent":0,"BorrowingLimitPercent":null},"Exempt":null}: spec of 'exempt' except the 'spec.exempt' field must equal the fixed value"#,
+            ],
+        );
+    }
 }
