@@ -127,6 +127,11 @@ impl ServiceAccountKeys {
         key_set::id(key.algorithm, &key.public)
     }
 
+    /// Whether one of the keys that verify tokens has this identifier.
+    pub(super) fn has_key(&self, id: &str) -> bool {
+        self.verifying.iter().any(|key| key_set::id(key.algorithm, &key.public) == id)
+    }
+
     /// Returns the public keys as JSON Web Keys: the given ones, and before them the signing key if it is not one of them.
     pub(super) fn public_keys(&self) -> Vec<Value> {
         let mut keys = self.verifying.as_slice();

@@ -45,6 +45,8 @@ pub use client_certificate::{ClientAuthority, InvalidClientAuthority};
 #[cfg(feature = "program")]
 pub use token_file::InvalidTokenFile;
 
+use service_account_token::is_signed_form;
+
 use crate::request::origin::{Caller, ClientCertificate};
 use crate::user::UserInfo;
 pub(crate) use service_account_token::{BoundObjects, Claims, Found, Issuer, ObjectLookup, ObjectReference};
@@ -170,7 +172,7 @@ impl Authenticator {
                 audiences.iter().filter(|audience| *audience == self.issuer.name()).cloned().collect();
             return if both.is_empty() { Err(INVALID.to_owned()) } else { Ok((Arc::clone(user), both)) };
         }
-        if !self.issuer.claims_to_be_ours(token) {
+        if !self.issuer.claims_to_be_ours(token) || !is_signed_form(token) {
             return Err(INVALID.to_owned());
         }
         let found = self.issuer.user_of(token, audiences, now, objects);

@@ -176,7 +176,11 @@ pub(crate) enum Issuer {
 /// Header of a token.
 #[derive(Deserialize)]
 struct Header {
+    #[serde(default)]
     alg: String,
+    /// Identifier of the key.
+    #[serde(default)]
+    kid: String,
 }
 
 impl Issuer {
@@ -252,10 +256,18 @@ impl Issuer {
         match self {
             Self::Secret(key) => key.clone().chain_update(signed).verify_slice(signature).is_ok(),
             Self::Keys(keys) => {
-                let header = signed.split('.').next().and_then(|header| BASE64.decode(header).ok());
-                let header = header.and_then(|header| serde_json::from_slice::<Header>(&header).ok());
-                header.is_some_and(|header| keys.verify(&header.alg, signed.as_bytes(), signature))
+                header_of(signed).is_some_and(|header| keys.verify(&header.alg, signed.as_bytes(), signature))
             }
+        }
+    }
+
+    /// Whether there is a key with the identifier in the header of a token. A header without an identifier leaves the choice open.
+    fn has_key_of(&self, signed: &str) -> bool {
+        let id = header_of(signed).map(|header| header.kid).unwrap_or_default();
+        match self {
+            _ if id.is_empty() => true,
+            Self::Secret(_) => false,
+            Self::Keys(keys) => keys.has_key(&id),
         }
     }
 
@@ -270,12 +282,16 @@ impl Issuer {
         now: Timestamp,
         objects: &impl ObjectLookup,
     ) -> Result<(UserInfo, Vec<String>), String> {
-        let invalid = || "invalid signature".to_owned();
+        // The text of the library that kube-apiserver uses.
+        let invalid = || "go-jose/go-jose: error in cryptographic primitive".to_owned();
         if token.len() > MAX_LENGTH {
             return Err(invalid());
         }
         let (signed, signature) = token.rsplit_once('.').ok_or_else(invalid)?;
         let signature = BASE64.decode(signature).map_err(|_| invalid())?;
+        if !self.has_key_of(signed) {
+            return Err("invalid signature, no keys found".to_owned());
+        }
         // The signature is verified before the claims are parsed.
         if !self.is_signed(signed, &signature) {
             return Err(invalid());
@@ -308,6 +324,19 @@ impl Issuer {
 fn quoted(texts: &[String]) -> String {
     let texts: Vec<String> = texts.iter().map(|text| quote(text)).collect();
     format!("[{}]", texts.join(" "))
+}
+
+/// Whether a text has the form of a signed token: a header and a signature that can be decoded.
+pub(super) fn is_signed_form(token: &str) -> bool {
+    token
+        .rsplit_once('.')
+        .is_some_and(|(signed, signature)| header_of(signed).is_some() && BASE64.decode(signature).is_ok())
+}
+
+/// Reads the header of a token. The token is not verified.
+fn header_of(token: &str) -> Option<Header> {
+    let header = token.split('.').next().filter(|header| header.len() <= MAX_LENGTH)?;
+    serde_json::from_slice(&BASE64.decode(header).ok()?).ok()
 }
 
 fn claims_of(token: &str) -> Option<Claims> {

@@ -16,6 +16,9 @@ impl ObjectLookup for Cluster {
     }
 }
 
+/// Text of kube-apiserver v1.36.3.
+const UNVERIFIED: &str = "go-jose/go-jose: error in cryptographic primitive";
+
 const ALL: &str = "serviceaccounts a/robot u1\npods a/p u2\nsecrets a/s u3\nnodes /n u4";
 
 fn named(name: &str, uid: &str) -> ObjectReference {
@@ -165,7 +168,7 @@ fn a_token_signed_by_others_or_changed_is_refused() {
         format!("{token}é"),
         String::new(),
     ] {
-        assert_eq!(ask(&bad).unwrap_err(), "invalid signature", "{bad}");
+        assert_eq!(ask(&bad).unwrap_err(), UNVERIFIED, "{bad}");
     }
 }
 
@@ -204,13 +207,13 @@ fn tokens_of_given_keys_are_valid_only_with_their_issuer() {
     assert!(ours.claims_to_be_ours(&token));
     let ask = |issuer: &Issuer, token: &str| issuer.user_of(token, &audiences, at("12:00:00"), &Cluster(ALL));
     assert_eq!(ask(&ours, &token).unwrap().0.name, "system:serviceaccount:a:robot");
-    assert_eq!(ask(&theirs, &token).unwrap_err(), "invalid signature");
+    assert_eq!(ask(&theirs, &token).unwrap_err(), "invalid signature, no keys found");
     // A signature made with a public key as secret, or with no key, is invalid.
     let secret = Issuer::from_seed(1).sign(&claims);
-    assert_eq!(ask(&ours, &secret).unwrap_err(), "invalid signature");
+    assert_eq!(ask(&ours, &secret).unwrap_err(), UNVERIFIED);
     let parts: Vec<&str> = token.split('.').collect();
     let none = BASE64.encode(r#"{"alg":"none"}"#);
-    assert_eq!(ask(&ours, &format!("{none}.{}.", parts[1])).unwrap_err(), "invalid signature");
+    assert_eq!(ask(&ours, &format!("{none}.{}.", parts[1])).unwrap_err(), UNVERIFIED);
     // The key signs a token of another issuer.
     let mut other = claims.clone();
     other.iss = "https://b".to_owned();
