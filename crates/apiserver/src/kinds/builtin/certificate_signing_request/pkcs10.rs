@@ -65,7 +65,9 @@ pub(super) fn validate(object: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let request = spec["request"].as_str().unwrap_or_default();
     if let Err(why) = organizations(&BASE64.decode(request).unwrap_or_default()) {
-        errors.push(FieldError::invalid("spec.request", &quote(request), &why));
+        // Go distinguishes absent bytes from empty ones.
+        let shown = if spec["request"].is_null() { "null".to_owned() } else { quote(request) };
+        errors.push(FieldError::invalid("spec.request", &shown, &why));
     }
     let usages: Vec<&str> =
         spec["usages"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
