@@ -105,11 +105,18 @@ pub fn track_update_across(
     Ok(())
 }
 
-/// Returns an object without its null fields; `None` if it has none.
+/// Returns an object without the null fields of its structs, which are those of a new object in Go; `None` if it has none. Elements of lists keep
+/// their nulls.
 pub(super) fn without_nulls(object: &Value) -> Option<Value> {
-    let fields = object.as_object().filter(|fields| fields.values().any(Value::is_null))?;
+    let fields = object.as_object().filter(|_| has_nulls(object))?;
     let given = fields.iter().filter(|(_, value)| !value.is_null());
-    Some(Value::Object(given.map(|(name, value)| (name.clone(), value.clone())).collect()))
+    let stripped =
+        given.map(|(name, value)| (name.clone(), without_nulls(value).unwrap_or_else(|| value.clone())));
+    Some(Value::Object(stripped.collect()))
+}
+
+fn has_nulls(object: &Value) -> bool {
+    object.as_object().is_some_and(|fields| fields.values().any(|value| value.is_null() || has_nulls(value)))
 }
 
 /// Makes `id` the owner of the differences between `old` and `new`, and removes these from all other managers.

@@ -298,3 +298,28 @@ fn entries_are_those_of_a_real_server() {
     assert!(checked > 250, "only {checked} writes were compared");
     assert!(failures.is_empty(), "{} of {checked} differ:\n{}", failures.len(), failures.join("\n"));
 }
+
+/// Entries of kube-apiserver v1.36.3.
+#[test]
+fn a_list_that_a_new_object_lacks_has_no_owner() {
+    let schema = builtin("resource.k8s.io/v1", "ResourceClaim").unwrap();
+    let owned = |devices: Value| {
+        let mut claim = json!({
+            "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": "c"}, "spec": {"devices": devices},
+        });
+        let writer = Writer {
+            manager: "m",
+            subresource: "",
+            api_version: "resource.k8s.io/v1",
+            now: "2024-01-01T00:00:00Z",
+        };
+        track_update(&schema, None, &mut claim, &writer, &[]);
+        claim["metadata"]["managedFields"][0]["fieldsV1"].take()
+    };
+    assert_eq!(owned(json!({"requests": null})), Value::Null);
+    let config = json!([{"opaque": {"driver": "d", "parameters": {}}}]);
+    assert_eq!(
+        owned(json!({"requests": null, "config": config})),
+        json!({"f:spec": {"f:devices": {"f:config": {}}}})
+    );
+}
