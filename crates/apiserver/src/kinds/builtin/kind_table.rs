@@ -43,7 +43,7 @@ use super::priority_class::PriorityClass;
 use super::priority_level_configuration::PriorityLevelConfiguration;
 use super::replica_set::ReplicaSet;
 use super::replication_controller::ReplicationController;
-use super::resource_claim::{ResourceClaim, ResourceClaimTemplate, ResourceSlice};
+use super::resource_claim::{DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice};
 use super::resource_quota::ResourceQuota;
 use super::role::Role;
 use super::role_binding::RoleBinding;
@@ -363,7 +363,7 @@ pub(super) static KINDS: &[KindAttributes] = &[
         Rules { generation: Generation::LabelsOrContents, compared: Compared::Never, ..RULES },
         &EndpointSlice,
     ),
-    kind("resource.k8s.io/v1", "deviceclasses", Rules { returns_deleted_object: true, ..SPEC }, &Plain),
+    kind("resource.k8s.io/v1", "deviceclasses", Rules { returns_deleted_object: true, ..SPEC }, &DeviceClass),
     kind("resource.k8s.io/v1", "resourceclaims", RETURNED, &ResourceClaim),
     kind("resource.k8s.io/v1", "resourceclaimtemplates", RETURNED, &ResourceClaimTemplate),
     KindAttributes {

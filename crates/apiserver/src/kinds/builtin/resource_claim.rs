@@ -1,9 +1,16 @@
-//! ResourceClaims, their templates, and ResourceSlices.
+//! ResourceClaims, their templates, DeviceClasses and ResourceSlices.
 
+mod device_rules;
+mod slice_rules;
+
+use kube_apimachinery::status::FieldError;
 use serde_json::{Value, json};
 
 use super::builtin_kind::BuiltinKind;
+use super::shared::field_checks::template_metadata;
 use super::shared::fields::{elements, set, within};
+use super::shared::immutable_fields::immutable_struct;
+use crate::kind::resource::Resource;
 use crate::kind::{STATUS_METADATA, WriteContext};
 
 #[derive(Debug)]
@@ -14,6 +21,18 @@ impl BuiltinKind for ResourceClaim {
         within(claim, "spec", default_spec);
         if let Some(devices) = claim.pointer_mut("/status/allocation/devices") {
             elements(devices, "results").for_each(default_tolerations);
+        }
+    }
+
+    fn validate(&self, _resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
+        let spec = &new["spec"];
+        match old {
+            None => device_rules::validate_devices(&spec["devices"], "spec.devices"),
+            // An update can only change the metadata.
+            Some(old) => {
+                let changed = immutable_struct("spec", "resource.ResourceClaimSpec", &old["spec"], spec);
+                changed.into_iter().collect()
+            }
         }
     }
 
@@ -33,6 +52,28 @@ impl BuiltinKind for ResourceClaimTemplate {
     fn default(&self, template: &mut Value) {
         within(template, "spec", |spec| within(spec, "spec", default_spec));
     }
+
+    fn validate(&self, _resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
+        let (spec, name) = (&new["spec"], "resource.ResourceClaimTemplateSpec");
+        match old {
+            None => {
+                let mut errors = template_metadata(&spec["metadata"], "spec.metadata");
+                let devices = &spec["spec"]["devices"];
+                errors.extend(device_rules::validate_devices(devices, "spec.spec.devices"));
+                errors
+            }
+            Some(old) => immutable_struct("spec", name, &old["spec"], spec).into_iter().collect(),
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct DeviceClass;
+
+impl BuiltinKind for DeviceClass {
+    fn validate(&self, _resource: &Resource, new: &Value, _old: Option<&Value>) -> Vec<FieldError> {
+        device_rules::validate_class(&new["spec"])
+    }
 }
 
 #[derive(Debug)]
@@ -45,6 +86,10 @@ impl BuiltinKind for ResourceSlice {
 
     fn prepare_update(&self, context: &WriteContext<'_>, _old: &Value, new: &mut Value) {
         date_taints(new, context);
+    }
+
+    fn validate(&self, _resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
+        slice_rules::validate(&new["spec"], old.map(|old| &old["spec"]))
     }
 }
 
@@ -88,6 +133,167 @@ fn date_taints(slice: &mut Value, context: &WriteContext<'_>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Recorded from kube-apiserver v1.36.3.
+    #[test]
+    fn requests_for_devices_are_validated() {
+        const LABEL: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and \
+                             end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is \
+                             '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
+        const REFERENCE: &str = "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'";
+        let check = |devices: Value, expected: &[&str]| {
+            let mut claim = json!({"spec": {"devices": devices}});
+            ResourceClaim.default(&mut claim);
+            crate::kinds::builtin::test_helpers::check("ResourceClaim", &claim, None, expected);
+        };
+        let request = |parts: Value| {
+            let mut exact = json!({"deviceClassName": "c"});
+            exact.as_object_mut().unwrap().extend(parts.as_object().unwrap().clone());
+            json!({"name": "r", "exactly": exact})
+        };
+        check(json!({"requests": [request(json!({}))]}), &[]);
+        check(
+            json!({"requests": [{"name": "r"}]}),
+            &[
+                "spec.devices.requests[0]: Required value: exactly one of `exactly` or `firstAvailable` is required",
+            ],
+        );
+        check(
+            json!({"requests": [{"name": "r", "firstAvailable": [
+                {"name": "s", "deviceClassName": "c"}, {"name": "s", "deviceClassName": ""},
+                {"name": "BAD_", "deviceClassName": "c", "allocationMode": "X", "count": 3},
+            ]}]}),
+            &[
+                "spec.devices.requests[0].firstAvailable[1].deviceClassName: Required value",
+                &format!("spec.devices.requests[0].firstAvailable[2].name: Invalid value: \"BAD_\": {LABEL}"),
+                "spec.devices.requests[0].firstAvailable[2].allocationMode: Unsupported value: \"X\": supported values: \"All\", \"ExactCount\"",
+                "spec.devices.requests[0].firstAvailable[1]: Duplicate value: \"s\"",
+            ],
+        );
+        check(
+            json!({"requests": [request(json!({"allocationMode": "All", "count": 5}))]}),
+            &[
+                "spec.devices.requests[0].exactly.count: Invalid value: 5: must not be specified when allocationMode is 'All'",
+            ],
+        );
+        check(
+            json!({"requests": [request(json!({"selectors": [
+                {}, {"cel": {"expression": "1"}}, {"cel": {"expression": "device.foo == 1"}},
+                {"cel": {"expression": "device.attributes[\"a\"].b"}}, {"cel": {"expression": "device"}},
+                {"cel": {"expression": "device.capacity[\"a\"].b.isGreaterThan(quantity(\"1\"))"}},
+            ]}))]}),
+            &[
+                "spec.devices.requests[0].exactly.selectors[0].cel: Required value",
+                "spec.devices.requests[0].exactly.selectors[1].cel.expression: Invalid value: \"1\": must evaluate to bool or the unknown type, not int",
+                "spec.devices.requests[0].exactly.selectors[2].cel.expression: Invalid value: \"device.foo == 1\": compilation failed: ERROR: <input>:1:7: undefined field 'foo'\n | device.foo == 1\n | ......^",
+                "spec.devices.requests[0].exactly.selectors[4].cel.expression: Invalid value: \"device\": must evaluate to bool or the unknown type, not kubernetes.DRADevice",
+            ],
+        );
+        check(
+            json!({
+                "requests": [request(json!({}))],
+                "constraints": [{"matchAttribute": "a.b/c", "requests": ["r", "r", "r/s", "r/s/t", "BAD_"]}, {"matchAttribute": "/"}, {}],
+            }),
+            &[
+                &format!("spec.devices.constraints[0].requests[2]: Invalid value: \"r/s\": {REFERENCE}"),
+                &format!("spec.devices.constraints[0].requests[3]: Invalid value: \"r/s/t\": {REFERENCE}"),
+                &format!("spec.devices.constraints[0].requests[4]: Invalid value: \"BAD_\": {LABEL}"),
+                &format!("spec.devices.constraints[0].requests[4]: Invalid value: \"BAD_\": {REFERENCE}"),
+                "spec.devices.constraints[0].requests[1]: Duplicate value: \"r\"",
+                "spec.devices.constraints[1].matchAttribute: Invalid value: \"\": the domain must not be empty",
+                "spec.devices.constraints[1].matchAttribute: Invalid value: \"\": the name must not be empty",
+                "spec.devices.constraints[2]: Required value: exactly one of \"matchAttribute\" or \"distinctAttribute\" is required, but multiple fields are set",
+            ],
+        );
+        check(
+            json!({"requests": [request(json!({}))], "config": [
+                {}, {"requests": ["x", "r", "r"], "opaque": {"driver": ""}}, {"opaque": {"driver": "d", "parameters": "x"}},
+            ]}),
+            &[
+                "spec.devices.config[0].opaque: Required value",
+                &format!("spec.devices.config[1].requests[0]: Invalid value: \"x\": {REFERENCE}"),
+                "spec.devices.config[1].requests[2]: Duplicate value: \"r\"",
+                "spec.devices.config[1].opaque.driver: Required value",
+                "spec.devices.config[1].opaque.parameters: Required value",
+                "spec.devices.config[2].opaque.parameters: Invalid value: \"<value omitted>\": must be a valid JSON object",
+            ],
+        );
+    }
+
+    /// Recorded from kube-apiserver v1.36.3.
+    #[test]
+    fn classes_and_slices_are_validated() {
+        use crate::kinds::builtin::test_helpers::check;
+        let spec = |spec: Value| json!({"spec": spec});
+        check(
+            "DeviceClass",
+            &spec(json!({"selectors": [{}], "config": [{}], "extendedResourceName": "kubernetes.io/c"})),
+            None,
+            &[
+                "spec.selectors[0].cel: Required value",
+                "spec.config[0].opaque: Required value",
+                "spec.extendedResourceName: Invalid value: \"kubernetes.io/c\": must be a valid extended resource name",
+            ],
+        );
+        check("DeviceClass", &spec(json!({"extendedResourceName": "a.b/c"})), None, &[]);
+        let one =
+            "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required";
+        check(
+            "ResourceSlice",
+            &spec(json!({})),
+            None,
+            &[
+                "spec.driver: Required value",
+                "spec.pool.name: Required value",
+                "spec.pool.resourceSliceCount: Invalid value: 0: must be greater than zero",
+                &format!("spec: Required value: {one}"),
+            ],
+        );
+        let slice = |parts: Value| {
+            let mut slice =
+                json!({"driver": "d", "pool": {"name": "p", "resourceSliceCount": 1, "generation": 1}});
+            slice.as_object_mut().unwrap().extend(parts.as_object().unwrap().clone());
+            spec(slice)
+        };
+        check(
+            "ResourceSlice",
+            &slice(json!({"nodeName": "n", "allNodes": true})),
+            None,
+            &[&format!(
+                "spec: Invalid value: \"{{`nodeName`, `allNodes`}}\": {one}, but multiple fields are set"
+            )],
+        );
+        check(
+            "ResourceSlice",
+            &slice(
+                json!({"allNodes": true, "sharedCounters": [{"name": "c"}], "devices": [{"name": "a"}, {"name": "a"}]}),
+            ),
+            None,
+            &[
+                "spec: Invalid value: \"\": only one of `sharedCounters` or `devices` is allowed",
+                "spec.devices[1]: Duplicate value: \"a\"",
+                "spec.sharedCounters[0].counters: Required value",
+            ],
+        );
+    }
+
+    /// Recorded from kube-apiserver v1.36.3.
+    #[test]
+    fn the_spec_of_a_claim_is_immutable() {
+        let claim = |name: &str| {
+            json!({"spec": {"devices": {"requests": [{"name": name, "exactly": {
+                "deviceClassName": "c", "allocationMode": "ExactCount", "count": 1,
+            }}], "config": [{"opaque": {"driver": "d", "parameters": {"a": "<"}}}]}}})
+        };
+        crate::kinds::builtin::test_helpers::check_update(
+            "ResourceClaim",
+            &claim("a"),
+            &claim("b"),
+            &[
+                r#"spec: Invalid value: {"Devices":{"Requests":[{"Name":"b","Exactly":{"DeviceClassName":"c","Selectors":null,"AllocationMode":"ExactCount","Count":1,"AdminAccess":null,"Tolerations":null,"Capacity":null},"FirstAvailable":null}],"Constraints":null,"Config":[{"Requests":null,"Opaque":{"Driver":"d","Parameters":{"a":"\u003c"}}}]}}: field is immutable"#,
+            ],
+        );
+    }
 
     #[test]
     fn requests_and_tolerations_have_defaults() {

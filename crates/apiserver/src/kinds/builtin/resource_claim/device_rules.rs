@@ -1,0 +1,349 @@
+//! Validation of requests for devices: in claims, templates of claims and device classes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
+
+use kube_apimachinery::cel::{Environment, ObjectType, Type, expression_type, result_type_name};
+use kube_apimachinery::go;
+use kube_apimachinery::names;
+use kube_apimachinery::status::FieldError;
+use serde_json::Value;
+
+use crate::kinds::builtin::shared::field_checks::{csi_driver, duplicate, invalid_text, too_long, too_many};
+use crate::kinds::builtin::shared::fields::{list, text};
+use crate::kinds::builtin::shared::label_selector::invalid;
+use crate::kinds::builtin::webhook_configuration::compilation_error;
+
+const MAX_ITEMS: usize = 32;
+const MAX_ALTERNATIVES: usize = 8;
+/// Maximum length of an expression, and of the parameters of a driver.
+const MAX_LENGTH: usize = 10 << 10;
+const EFFECTS: [&str; 3] = ["NoExecute", "NoSchedule", "None"];
+/// Maximum length of the name of an attribute.
+const MAX_ID: usize = 32;
+
+/// Variables of the expressions that select devices.
+static DEVICES: LazyLock<Environment> =
+    LazyLock::new(|| Environment::new(vec![("device", Type::Object(&DEVICE))]));
+
+static DEVICE: ObjectType = ObjectType {
+    name: "kubernetes.DRADevice",
+    field: |name| {
+        // By domain and name; the types of attributes are known only at run time, and quantities have no type here.
+        let of_domains = || {
+            let of_names = Type::Map(Box::new(Type::String), Box::new(Type::Dyn));
+            Type::Map(Box::new(Type::String), Box::new(of_names))
+        };
+        match name {
+            "driver" => Some(Type::String),
+            "attributes" | "capacity" => Some(of_domains()),
+            "allowMultipleAllocations" => Some(Type::Bool),
+            _ => None,
+        }
+    },
+};
+
+/// Names of the requests of a claim, with the names of their alternatives.
+type RequestNames<'a> = BTreeMap<&'a str, BTreeSet<&'a str>>;
+
+/// Validates the devices that a claim requests, at `path`.
+pub(super) fn validate_devices(devices: &Value, path: &str) -> Vec<FieldError> {
+    let requests = list(devices, "requests");
+    let names: RequestNames<'_> = requests
+        .iter()
+        .map(|request| {
+            let alternatives = list(request, "firstAvailable").iter();
+            (text(request, "name"), alternatives.map(|request| text(request, "name")).collect())
+        })
+        .collect();
+    let mut errors = set(
+        requests,
+        MAX_ITEMS,
+        &format!("{path}.requests"),
+        |request| text(request, "name"),
+        validate_request,
+    );
+    let constraint = |constraint: &Value, path: &str| validate_constraint(constraint, path, &names);
+    errors.extend(items(list(devices, "constraints"), MAX_ITEMS, &format!("{path}.constraints"), constraint));
+    let config = |config: &Value, path: &str| {
+        let mut errors = validate_references(config, path, &names);
+        errors.extend(validate_config(config, path));
+        errors
+    };
+    errors.extend(items(list(devices, "config"), MAX_ITEMS, &format!("{path}.config"), config));
+    errors
+}
+
+/// Validates the spec of a device class.
+pub(super) fn validate_class(spec: &Value) -> Vec<FieldError> {
+    const NAME: &str = "extendedResourceName";
+    let mut errors = items(list(spec, "selectors"), MAX_ITEMS, "spec.selectors", validate_selector);
+    errors.extend(items(list(spec, "config"), MAX_ITEMS, "spec.config", validate_config));
+    if let Some(name) = spec[NAME].as_str().filter(|name| !is_extended_resource(name)) {
+        errors.push(invalid_text(format!("spec.{NAME}"), name, "must be a valid extended resource name"));
+    }
+    errors
+}
+
+/// Whether a resource of containers is neither one of Kubernetes nor the name of a quota.
+fn is_extended_resource(name: &str) -> bool {
+    let is_native = !name.contains('/') || name.contains("kubernetes.io/");
+    !is_native && !name.starts_with("requests.") && names::qualified(&format!("requests.{name}")).is_empty()
+}
+
+/// Validates a list of at most `max` items.
+pub(super) fn items(
+    items: &[Value],
+    max: usize,
+    path: &str,
+    validate: impl Fn(&Value, &str) -> Vec<FieldError>,
+) -> Vec<FieldError> {
+    if items.len() > max {
+        return vec![too_many(path, items.len(), max)];
+    }
+    items.iter().enumerate().flat_map(|(index, item)| validate(item, &format!("{path}[{index}]"))).collect()
+}
+
+/// Validates a list of at most `max` items with different keys.
+pub(super) fn set<'a>(
+    given: &'a [Value],
+    max: usize,
+    path: &str,
+    key: impl Fn(&'a Value) -> &'a str,
+    validate: impl Fn(&Value, &str) -> Vec<FieldError>,
+) -> Vec<FieldError> {
+    let mut errors = items(given, max, path, validate);
+    let mut seen = BTreeSet::new();
+    // A list that is too long is not examined.
+    for (index, item) in given.iter().enumerate().take_while(|_| given.len() <= max) {
+        let key = key(item);
+        if !seen.insert(key) {
+            errors.push(duplicate(format!("{path}[{index}]"), key));
+        }
+    }
+    errors
+}
+
+/// Validates a name that is a label.
+pub(super) fn label(object: &Value, field: &str, path: &str) -> Vec<FieldError> {
+    let name = text(object, field);
+    invalid(&format!("{path}.{field}"), name, &names::label(name))
+}
+
+fn validate_request(request: &Value, path: &str) -> Vec<FieldError> {
+    const ONE: &str = "exactly one of `exactly` or `firstAvailable` is required";
+    let alternatives = list(request, "firstAvailable");
+    let exact = &request["exactly"];
+    let mut errors = label(request, "name", path);
+    match (exact.is_null(), alternatives.is_empty()) {
+        (true, true) => errors.push(FieldError::required(path, ONE)),
+        (false, false) => {
+            errors.push(FieldError::invalid(path, "null", &format!("{ONE}, but multiple fields are set")));
+        }
+        (false, true) => errors.extend(validate_exact(exact, &format!("{path}.exactly"))),
+        (true, false) => {
+            let alternative = |request: &Value, path: &str| {
+                let mut errors = label(request, "name", path);
+                errors.extend(validate_exact(request, path));
+                errors
+            };
+            let path = format!("{path}.firstAvailable");
+            errors.extend(set(
+                alternatives,
+                MAX_ALTERNATIVES,
+                &path,
+                |request| text(request, "name"),
+                alternative,
+            ));
+        }
+    }
+    errors
+}
+
+fn validate_exact(request: &Value, path: &str) -> Vec<FieldError> {
+    let class = text(request, "deviceClassName");
+    let field = format!("{path}.deviceClassName");
+    let mut errors = if class.is_empty() {
+        vec![FieldError::required(field, "")]
+    } else {
+        invalid(&field, class, &names::subdomain(class))
+    };
+    errors.extend(items(
+        list(request, "selectors"),
+        MAX_ITEMS,
+        &format!("{path}.selectors"),
+        validate_selector,
+    ));
+    let count = request["count"].as_i64().unwrap_or_default();
+    let count_error = |why: &str| FieldError::invalid(format!("{path}.count"), &count.to_string(), why);
+    match text(request, "allocationMode") {
+        "All" if count != 0 => {
+            errors.push(count_error("must not be specified when allocationMode is 'All'"));
+        }
+        "ExactCount" if count <= 0 => errors.push(count_error("must be greater than zero")),
+        "All" | "ExactCount" => {}
+        other => {
+            let field = format!("{path}.allocationMode");
+            errors.push(FieldError::not_supported(field, other, &["All", "ExactCount"]));
+        }
+    }
+    for (index, toleration) in list(request, "tolerations").iter().enumerate() {
+        errors.extend(validate_toleration(toleration, &format!("{path}.tolerations[{index}]")));
+    }
+    errors
+}
+
+fn validate_selector(selector: &Value, path: &str) -> Vec<FieldError> {
+    let (cel, field) = (&selector["cel"], format!("{path}.cel.expression"));
+    if cel.is_null() {
+        return vec![FieldError::required(format!("{path}.cel"), "")];
+    }
+    let expression = text(cel, "expression");
+    if expression.len() > MAX_LENGTH {
+        return vec![too_long(field, MAX_LENGTH)];
+    }
+    let why = match expression_type(expression, &DEVICES, &[]) {
+        Ok(None | Some(Type::Bool | Type::Dyn)) => return Vec::new(),
+        Ok(Some(of)) => {
+            format!("must evaluate to bool or the unknown type, not {}", result_type_name(&of))
+        }
+        Err(why) => why,
+    };
+    vec![compilation_error(field, expression, &why)]
+}
+
+fn validate_toleration(toleration: &Value, path: &str) -> Vec<FieldError> {
+    let [key, operator, value, effect] =
+        ["key", "operator", "value", "effect"].map(|field| text(toleration, field));
+    let place = |field: &str| format!("{path}.{field}");
+    let mut errors = Vec::new();
+    if !key.is_empty() {
+        errors.extend(invalid(&place("key"), key, &names::qualified(key)));
+    }
+    match operator {
+        "Exists" if !value.is_empty() => {
+            errors.push(invalid_text(place("value"), value, "must be empty for operator `Exists`"));
+        }
+        "Exists" => {}
+        "Equal" => errors.extend(invalid(&place("value"), value, &names::label_value(value))),
+        "" => errors.push(FieldError::required(place("operator"), "")),
+        other => errors.push(FieldError::not_supported(place("operator"), other, &["Equal", "Exists"])),
+    }
+    if !effect.is_empty() && !EFFECTS.contains(&effect) {
+        errors.push(FieldError::not_supported(place("effect"), effect, &EFFECTS));
+    }
+    errors
+}
+
+/// Validates a taint of a device.
+pub(super) fn validate_taint(taint: &Value, path: &str) -> Vec<FieldError> {
+    let [key, value, effect] = ["key", "value", "effect"].map(|field| text(taint, field));
+    let place = |field: &str| format!("{path}.{field}");
+    let mut errors = invalid(&place("key"), key, &names::qualified(key));
+    if !value.is_empty() {
+        errors.extend(invalid(&place("value"), value, &names::label_value(value)));
+    }
+    if effect.is_empty() {
+        errors.push(FieldError::required(place("effect"), ""));
+    } else if !EFFECTS.contains(&effect) {
+        errors.push(FieldError::not_supported(place("effect"), effect, &EFFECTS));
+    }
+    errors
+}
+
+fn validate_constraint(constraint: &Value, path: &str, names: &RequestNames<'_>) -> Vec<FieldError> {
+    let mut errors = validate_references(constraint, path, names);
+    let attribute = |field: &str| constraint[field].as_str().map(|name| (name, format!("{path}.{field}")));
+    match attribute("matchAttribute").or_else(|| attribute("distinctAttribute")) {
+        None => {
+            // kube-apiserver's text is about several fields.
+            let why = "exactly one of \"matchAttribute\" or \"distinctAttribute\" is required, but multiple fields are set";
+            errors.push(FieldError::required(path, why));
+        }
+        Some((name, field)) => {
+            errors.extend(qualified_name(name, &field));
+            if !name.contains('/') {
+                let why = "a fully qualified name must be a domain and a name separated by a slash";
+                errors.push(invalid_text(field, name, why));
+            }
+        }
+    }
+    errors
+}
+
+/// Validates the references of a constraint or a configuration to requests.
+fn validate_references(object: &Value, path: &str, names: &RequestNames<'_>) -> Vec<FieldError> {
+    const WHY: &str = "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'";
+    let reference = |name: &Value, path: &str| {
+        let name = name.as_str().unwrap_or_default();
+        let parts: Vec<&str> = name.splitn(3, '/').collect();
+        let is_known = match *parts.as_slice() {
+            [request] => names.contains_key(request),
+            [request, alternative] => {
+                names.get(request).is_some_and(|alternatives| alternatives.contains(alternative))
+            }
+            _ => return vec![invalid_text(path, name, WHY)],
+        };
+        let mut errors: Vec<FieldError> =
+            parts.iter().flat_map(|part| invalid(path, part, &names::label(part))).collect();
+        if !is_known {
+            errors.push(invalid_text(path, name, WHY));
+        }
+        errors
+    };
+    let requests = list(object, "requests");
+    let path = format!("{path}.requests");
+    set(requests, MAX_ITEMS, &path, |name| name.as_str().unwrap_or_default(), reference)
+}
+
+fn validate_config(config: &Value, path: &str) -> Vec<FieldError> {
+    let opaque = &config["opaque"];
+    if opaque.is_null() {
+        return vec![FieldError::required(format!("{path}.opaque"), "")];
+    }
+    let mut errors = csi_driver(text(opaque, "driver"), &format!("{path}.opaque.driver"));
+    let (parameters, field) = (&opaque["parameters"], format!("{path}.opaque.parameters"));
+    if parameters.is_null() {
+        errors.push(FieldError::required(field, ""));
+    } else if go::json(parameters).len() > MAX_LENGTH {
+        errors.push(too_long(field, MAX_LENGTH));
+    } else if !parameters.is_object() {
+        errors.push(invalid_text(field, "<value omitted>", "must be a valid JSON object"));
+    }
+    errors
+}
+
+/// Validates the name of an attribute or a capacity, which may have a domain.
+pub(super) fn qualified_name(name: &str, field: &str) -> Vec<FieldError> {
+    match *name.splitn(3, '/').collect::<Vec<_>>().as_slice() {
+        [name] => identifier(name, field),
+        [domain, name] => {
+            let mut errors = match domain {
+                "" => vec![invalid_text(field, "", "the domain must not be empty")],
+                domain => csi_driver(domain, field),
+            };
+            errors.extend(match name {
+                "" => vec![invalid_text(field, "", "the name must not be empty")],
+                name => identifier(name, field),
+            });
+            errors
+        }
+        // As in kube-apiserver, a name with more parts is not examined.
+        _ => Vec::new(),
+    }
+}
+
+fn identifier(name: &str, field: &str) -> Vec<FieldError> {
+    const WHY: &str = "a valid C identifier must start with alphabetic character or '_', followed by a string of alphanumeric \
+                       characters or '_' (e.g. 'my_name',  or 'MY_NAME',  or 'MyName', regex used for validation is \
+                       '[A-Za-z_][A-Za-z0-9_]*')";
+    let mut errors = Vec::new();
+    if name.len() > MAX_ID {
+        errors.push(too_long(field, MAX_ID));
+    }
+    let is_start = |c: char| c.is_ascii_alphabetic() || c == '_';
+    if !name.starts_with(is_start) || !name.chars().all(|c| is_start(c) || c.is_ascii_digit()) {
+        errors.push(invalid_text(field, name, WHY));
+    }
+    errors
+}
