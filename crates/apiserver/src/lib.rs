@@ -161,7 +161,7 @@
 //!
 //! # Limitations
 //!
-//! - There are no admission policies or CEL validation rules.
+//! - There are no admission policies.
 //! - A changed CustomResourceDefinition takes effect at once: watches of its objects end, and clients never receive the error that
 //!   storage is being initialized.
 //! - The [clock](faults::Faults::advance_clock) changes timestamps in objects and calculations with them. Timeouts, bookmarks and

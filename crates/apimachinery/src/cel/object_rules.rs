@@ -90,7 +90,11 @@ impl ObjectRules {
     #[must_use]
     pub fn check(open_api_v3_schema: &Value, place: &str) -> Vec<FieldError> {
         let mut errors = Vec::new();
-        check(open_api_v3_schema, place, None, &mut errors);
+        check_defaults(open_api_v3_schema, place, &mut errors);
+        // As in kube-apiserver, rules are only compiled if the defaults are valid.
+        if errors.is_empty() {
+            check(open_api_v3_schema, place, None, &mut errors);
+        }
         errors
     }
 
@@ -115,7 +119,7 @@ impl ObjectRules {
     /// Evaluates the rules for a new object, or for the new state of an object.
     #[must_use]
     pub fn validate(&self, object: &Value, old: Option<&Value>) -> RuleOutcome {
-        let mut run = RuleRun { budget: RULES_BUDGET, bytes: 0, outcome: RuleOutcome::default() };
+        let mut run = RuleRun::new();
         let correlated = old.map(|old| Correlated::new(old, object, &self.declared));
         let place = Place { value: object, old, correlated: correlated.as_ref(), parent: None };
         // The end of the run is no error of its own: its reason is among the errors.
@@ -138,6 +142,36 @@ fn has_rules_in(schema: &Value) -> bool {
 
 fn rules_of(schema: &Value) -> &[Value] {
     schema["x-kubernetes-validations"].as_array().map_or(&[], Vec::as_slice)
+}
+
+/// Adds the errors of defaults that do not fit the rules. Defaults below `additionalProperties` are not checked.
+fn check_defaults(source: &Value, place: &str, errors: &mut Vec<FieldError>) {
+    if errors.len() >= ERRORS || !has_rules(source) {
+        return;
+    }
+    let default = source.get("default").filter(|default| !default.is_null());
+    if let Some(default) = default
+        && let Some(node) = RuleNode::read(source, Arc::new(ValueSchema::read(source)))
+    {
+        let mut run = RuleRun::new();
+        // Transition rules compare a default with itself.
+        let value = Place { value: default, old: Some(default), correlated: None, parent: None };
+        let _ = run.node(&node, value, &FieldPath::root());
+        for mut error in run.outcome.errors {
+            error.field = match error.field.as_str() {
+                "<nil>" => format!("{place}.default"),
+                field if field.starts_with('[') => format!("{place}.default{field}"),
+                field => format!("{place}.default.{field}"),
+            };
+            errors.push(error);
+        }
+    }
+    if source["items"].is_object() {
+        check_defaults(&source["items"], &format!("{place}.items"), errors);
+    }
+    for (name, property) in source["properties"].as_object().into_iter().flatten() {
+        check_defaults(property, &format!("{place}.properties[{name}]"), errors);
+    }
 }
 
 /// Adds the errors of the rules of a schema and of the schemas below it. `uncorrelated` is the place of a list around the schema whose
@@ -318,6 +352,10 @@ struct RuleRun {
 }
 
 impl RuleRun {
+    fn new() -> Self {
+        Self { budget: RULES_BUDGET, bytes: 0, outcome: RuleOutcome::default() }
+    }
+
     /// Evaluates the rules of a value and of the values below it. Recurses at most as deep as the schema is nested.
     fn node<'o>(
         &mut self,

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use imbl::OrdMap;
 use jiff::Timestamp;
+use kube_apimachinery::cel::ObjectRules;
 use kube_apimachinery::decode;
 use kube_apimachinery::go;
 use kube_apimachinery::metadata;
@@ -34,6 +35,8 @@ pub(crate) struct ServedKind {
     pub(crate) strategy: &'static dyn Strategy,
     /// Data of custom resources.
     pub(crate) custom: Option<CustomKind>,
+    /// CEL rules of custom resources.
+    pub(crate) rules: Option<ObjectRules>,
     /// Schema of the storage version; `None` if this is the storage version, or if a webhook converts the objects.
     stored_as: Option<Arc<Schema>>,
     /// Conversion of custom resources by a webhook.
@@ -74,6 +77,7 @@ impl ServedKind {
             resource,
             schema,
             strategy,
+            rules: custom.as_ref().and_then(|custom| ObjectRules::read(&custom.schema)),
             custom,
             stored_as: None,
             webhook: None,

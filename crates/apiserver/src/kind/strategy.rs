@@ -154,6 +154,19 @@ pub(crate) trait Strategy: fmt::Debug + Send + Sync {
         Vec::new()
     }
 
+    /// Like [`validate_update`](Self::validate_update), but also reports warnings: errors about values that the update leaves unchanged.
+    fn validate_change(
+        &self,
+        served: &ServedKind,
+        old: &Value,
+        new: &Value,
+        subresource: &str,
+        warn: &mut dyn FnMut(String),
+    ) -> Vec<FieldError> {
+        let _ = warn;
+        self.validate_update(served, old, new, subresource)
+    }
+
     /// Returns the warnings for an accepted object; `old` is its former state, `None` for a new object.
     fn warnings(
         &self,

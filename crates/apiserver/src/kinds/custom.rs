@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use kube_apimachinery::cel::ObjectRules;
 use kube_apimachinery::go::{self, quote};
 use kube_apimachinery::metadata;
 use kube_apimachinery::status::FieldError;
@@ -28,12 +29,13 @@ impl Strategy for Custom {
 
     fn validate_create(&self, served: &ServedKind, object: &Value) -> Vec<FieldError> {
         let mut errors = type_errors(served, object);
-        if !errors.is_empty() {
-            return with_lists(served, object, None, errors);
+        if errors.is_empty() {
+            errors = with_embedded(served, object, served.schema.validate(object));
+            errors.extend(scale_errors(served, object, ""));
+        } else {
+            errors = with_lists(served, object, None, errors);
         }
-        errors = with_embedded(served, object, served.schema.validate(object));
-        errors.extend(scale_errors(served, object, ""));
-        errors
+        with_rules(served, object, None, errors, &mut drop)
     }
 
     /// Warns of added finalizers without a domain.
@@ -79,19 +81,50 @@ impl Strategy for Custom {
         new: &Value,
         subresource: &str,
     ) -> Vec<FieldError> {
-        let errors = type_errors(served, new);
-        if !errors.is_empty() {
-            let is_status = subresource == "status";
-            return if is_status { errors } else { with_lists(served, new, Some(old), errors) };
-        }
-        let mut errors = if subresource == "status" {
-            served.schema.validate_status_update(old, new)
-        } else {
-            with_embedded(served, new, served.schema.validate_update(old, new))
-        };
-        errors.extend(scale_errors(served, new, subresource));
-        errors
+        self.validate_change(served, old, new, subresource, &mut drop)
     }
+
+    fn validate_change(
+        &self,
+        served: &ServedKind,
+        old: &Value,
+        new: &Value,
+        subresource: &str,
+        warn: &mut dyn FnMut(String),
+    ) -> Vec<FieldError> {
+        let is_status = subresource == "status";
+        let mut errors = type_errors(served, new);
+        if errors.is_empty() {
+            errors = if is_status {
+                served.schema.validate_status_update(old, new)
+            } else {
+                with_embedded(served, new, served.schema.validate_update(old, new))
+            };
+            errors.extend(scale_errors(served, new, subresource));
+        } else if !is_status {
+            errors = with_lists(served, new, Some(old), errors);
+        }
+        with_rules(served, new, Some(old), errors, warn)
+    }
+}
+
+/// Adds the errors of the CEL rules, or the note that other errors prevent their evaluation.
+fn with_rules(
+    served: &ServedKind,
+    object: &Value,
+    old: Option<&Value>,
+    mut errors: Vec<FieldError>,
+    warn: &mut dyn FnMut(String),
+) -> Vec<FieldError> {
+    let Some(rules) = &served.rules else { return errors };
+    if let Some(note) = ObjectRules::unchecked(&errors) {
+        errors.push(note);
+        return errors;
+    }
+    let outcome = rules.validate(object, old);
+    outcome.warnings.into_iter().for_each(warn);
+    errors.extend(outcome.errors);
+    errors
 }
 
 /// Compares the type of an object with that of its endpoint.

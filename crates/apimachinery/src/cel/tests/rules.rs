@@ -265,3 +265,60 @@ fn rules_with_syntax_errors_are_refused() {
          | ....................^"#]];
     expected.assert_eq(&errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"));
 }
+
+#[test]
+fn defaults_fit_the_rules() {
+    let integer = |default: i64, rule: &str| json!({"type": "integer", "default": default, "x-kubernetes-validations": [{"rule": rule, "message": "refused"}]});
+    for (spec, expected) in [
+        (
+            json!({"type": "object", "properties": {"a": integer(7, "self != 7")}}),
+            expect!["schema.properties[spec].properties[a].default: Invalid value: 7: refused"],
+        ),
+        // Transition rules compare a default with itself.
+        (
+            json!({"type": "object", "properties": {"a": integer(7, "self != oldSelf")}}),
+            expect!["schema.properties[spec].properties[a].default: Invalid value: 7: refused"],
+        ),
+        (
+            json!({"type": "array", "items": {"type": "object", "properties": {"a": integer(0, "1 / self > 0")}}}),
+            expect![[
+                r#"schema.properties[spec].items.properties[a].default: Invalid value: "integer": division by zero evaluating rule: refused"#
+            ]],
+        ),
+        (
+            json!({
+                "type": "object", "default": {"a": 7},
+                "properties": {"a": {"type": "integer", "x-kubernetes-validations": [{"rule": "self != 7", "message": "seven"}]}},
+                "x-kubernetes-validations": [{"rule": "self.a < 5", "message": "five", "fieldPath": ".a"}],
+            }),
+            expect![[r#"
+                schema.properties[spec].default.a: Invalid value: five
+                schema.properties[spec].default.a: Invalid value: 7: seven"#]],
+        ),
+        (json!({"type": "object", "properties": {"a": integer(1, "self != 7")}}), expect![""]),
+    ] {
+        let errors = ObjectRules::check(&json!({"type": "object", "properties": {"spec": spec}}), "schema");
+        expected.assert_eq(&errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"));
+    }
+}
+
+#[test]
+fn old_values_are_only_available_where_they_exist() {
+    let list = |list_type: &str| {
+        json!({
+            "type": "array", "x-kubernetes-list-type": list_type, "x-kubernetes-list-map-keys": ["k"],
+            "items": {"type": "object", "properties": {"k": {"type": "string"}}, "x-kubernetes-validations": [{"rule": "self == oldSelf"}]},
+        })
+    };
+    let errors = |list: Value| {
+        let schema = json!({"type": "object", "properties": {"list": list}});
+        let errors = ObjectRules::check(&schema, "schema");
+        errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+    };
+    expect![[r#"schema.properties[list].items.x-kubernetes-validations[0].rule: Invalid value: "self == oldSelf": oldSelf cannot be used on the uncorrelatable portion of the schema within schema.properties[list]"#]]
+        .assert_eq(&errors(list("atomic")));
+    expect![""].assert_eq(&errors(list("map")));
+    let flagged = json!({"type": "integer", "x-kubernetes-validations": [{"rule": "self > 1", "optionalOldSelf": true}]});
+    expect!["schema.properties[list].x-kubernetes-validations[0].optionalOldSelf: Invalid value: true: may not be set if oldSelf is not used in rule"]
+        .assert_eq(&errors(flagged));
+}

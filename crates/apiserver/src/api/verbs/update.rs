@@ -304,7 +304,9 @@ fn prepare<'a>(
         object_meta::bump_generation(served, old, new);
     }
     let mut errors = object_meta::validate_new_state(served, old, new, subresource);
-    errors.extend(served.strategy.validate_update(served, old, new, subresource));
+    // Unlike other warnings, these are also in the response of a refused update.
+    let mut warn = |warning| call.warn(warning);
+    errors.extend(served.strategy.validate_change(served, old, new, subresource, &mut warn));
     if !errors.is_empty() {
         return Err(call.invalid_object(new, &path.name, errors));
     }

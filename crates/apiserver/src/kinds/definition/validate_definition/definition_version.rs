@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
+use kube_apimachinery::cel::ObjectRules;
 use kube_apimachinery::go::{json, quote};
 use kube_apimachinery::schema::{Brackets, RootKeyword, Schema, find_field};
 use kube_apimachinery::status::FieldError;
@@ -194,7 +195,12 @@ fn check_schema(
         None => {}
     }
     if !before.iter().any(|version| version["schema"]["openAPIV3Schema"] == *schema) {
-        errors.extend(Schema::check_crd(schema, place));
+        let found = Schema::check_crd(schema, place);
+        // Rules are only compiled for a valid schema.
+        if found.is_empty() {
+            errors.extend(ObjectRules::check(schema, place));
+        }
+        errors.extend(found);
     }
 }
 
