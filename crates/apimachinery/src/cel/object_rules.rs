@@ -13,7 +13,7 @@ use super::cost::Cost;
 use super::eval::{self, Activation};
 use super::evaluation_error::EvaluationError;
 use super::functions::Evaluated;
-use super::ratcheting::{Correlated, Counterparts};
+use super::ratcheting::{Correlated, OldElements};
 use super::value::Val;
 use super::value_schema::ValueSchema;
 use super::{EXPRESSION_LIMIT, Program, RULES_BUDGET};
@@ -235,7 +235,11 @@ fn check(source: &Value, place: &str, uncorrelated: Option<&str>, errors: &mut V
 
 /// Returns a rule as kube-apiserver shows it in messages: the JSON of a Go struct.
 fn shown_rule(rule: &Value) -> String {
-    let text = |name: &str| go::json(&Value::from(rule[name].as_str().unwrap_or_default()));
+    // Go escapes characters with a meaning in HTML.
+    let text = |name: &str| {
+        let json = go::json(&Value::from(rule[name].as_str().unwrap_or_default()));
+        json.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026")
+    };
     format!(
         "{{\"Rule\":{},\"Message\":{},\"MessageExpression\":{},\"Reason\":{},\"FieldPath\":{},\"OptionalOldSelf\":{}}}",
         text("rule"),
@@ -370,7 +374,7 @@ impl RuleRun {
         match place.value {
             Value::Array(elements) => {
                 let Some(items) = &node.items else { return Ok(()) };
-                let known = place.old.and_then(|old| Counterparts::of(&node.schema, old));
+                let known = place.old.and_then(|old| OldElements::of(&node.schema, old));
                 for (index, element) in elements.iter().enumerate() {
                     let old = known.as_ref().and_then(|known| known.find(element));
                     let correlated = place.correlated.and_then(|list| list.element(index));

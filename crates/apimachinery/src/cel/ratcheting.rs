@@ -15,7 +15,7 @@ pub(super) struct Correlated<'a> {
     schema: &'a ValueSchema,
     is_unchanged: OnceCell<bool>,
     /// Elements of a keyed list.
-    elements: OnceCell<Option<Counterparts<'a>>>,
+    elements: OnceCell<Option<OldElements<'a>>>,
 }
 
 impl<'a> Correlated<'a> {
@@ -36,7 +36,7 @@ impl<'a> Correlated<'a> {
 
     /// Returns an element of the part; `None` unless the part is a keyed list and the old list has an element with these keys.
     pub(super) fn element(&self, index: usize) -> Option<Self> {
-        let known = self.elements.get_or_init(|| Counterparts::of(self.schema, self.old));
+        let known = self.elements.get_or_init(|| OldElements::of(self.schema, self.old));
         let new = self.new.get(index)?;
         let old = known.as_ref()?.find(new)?;
         Some(Self::new(old, new, self.schema.items.as_deref()?))
@@ -52,7 +52,7 @@ fn field_schema<'a>(schema: &'a ValueSchema, name: &str) -> Option<&'a ValueSche
 fn is_unchanged(schema: &ValueSchema, old: &Value, new: &Value) -> bool {
     match (old, new) {
         (Value::Array(before), Value::Array(elements)) => {
-            let Some(known) = Counterparts::of(schema, old) else { return before == elements };
+            let Some(known) = OldElements::of(schema, old) else { return before == elements };
             let is_same = |element: &Value| {
                 let items = schema.items.as_deref();
                 items.zip(known.find(element)).is_some_and(|(items, old)| is_unchanged(items, old, element))
@@ -72,13 +72,13 @@ fn is_unchanged(schema: &ValueSchema, old: &Value, new: &Value) -> bool {
 
 /// Elements of an old list by their keys.
 #[derive(Debug)]
-pub(super) struct Counterparts<'a> {
+pub(super) struct OldElements<'a> {
     keys: &'a [ListKey],
     /// The first element with the values of the keys, which are written as JSON.
     known: HashMap<String, &'a Value>,
 }
 
-impl<'a> Counterparts<'a> {
+impl<'a> OldElements<'a> {
     /// Reads an old list; `None` if the value is no list, or has no keys.
     pub(super) fn of(schema: &'a ValueSchema, old: &'a Value) -> Option<Self> {
         let (SchemaList::Keyed(keys), Value::Array(elements)) = (&schema.list, old) else { return None };

@@ -3,9 +3,8 @@
 use std::fmt::Write;
 use std::sync::LazyLock;
 
-use jiff::civil::Date;
+use jiff::Timestamp;
 use jiff::tz::{Offset, TimeZone};
-use jiff::{SignedDuration, Timestamp, Zoned};
 use regex::Regex;
 
 use super::evaluation_error::{EvaluationError, failed};
@@ -17,10 +16,18 @@ use crate::go::{self, Layout};
 /// First and last second of a timestamp: the years 1 to 9999.
 const SECONDS: std::ops::RangeInclusive<i64> = -62_135_596_800..=253_402_300_799;
 
+const NANOS: i128 = 1_000_000_000;
+/// A whole number of cycles of the Gregorian calendar, which has the same days after 400 years.
+const CYCLE_YEARS: i64 = 8000;
+const CYCLES: i128 = 20 * 146_097 * 86_400 * NANOS;
+/// Moments after this one are beyond the range of [`Timestamp`], or close to its end.
+const LATE: i128 = 253_402_000_000 * NANOS;
+
 /// A point in time with the offset from UTC in which it was written. Only its text shows the offset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Moment {
-    pub(super) at: Timestamp,
+    /// Nanoseconds since 1970.
+    pub(super) at: i128,
     /// Offset in seconds east of UTC.
     offset: i32,
 }
@@ -28,13 +35,19 @@ pub(super) struct Moment {
 impl Moment {
     /// Returns a point in time in UTC; `None` outside of the years 1 to 9999.
     fn of_seconds(seconds: i64) -> Option<Self> {
-        let at = Timestamp::from_second(seconds).ok()?;
-        SECONDS.contains(&seconds).then_some(Self { at, offset: 0 })
+        SECONDS.contains(&seconds).then(|| Self { at: i128::from(seconds) * NANOS, offset: 0 })
     }
 
     /// Parses a time as RFC 3339.
     fn parse(text: &str) -> Result<Self, String> {
-        let at = go::time(text, Layout::Seconds)?;
+        let at = match go::time(text, Layout::Seconds) {
+            Ok(time) => time.as_nanosecond(),
+            // The last days are beyond the range of `Timestamp`.
+            Err(why) => match text.strip_prefix("9999-12-3").map(|rest| format!("1999-12-3{rest}")) {
+                Some(earlier) => go::time(&earlier, Layout::Seconds)?.as_nanosecond() + CYCLES,
+                None => return Err(why),
+            },
+        };
         // The text has been parsed, so it ends with `Z` or with an offset such as `+01:00`.
         let number = |range| text.get(range).and_then(|digits: &str| digits.parse::<i32>().ok()).unwrap_or(0);
         let length = text.len();
@@ -50,15 +63,13 @@ impl Moment {
 
     /// Parses a text that has the format `date` in a schema.
     pub(super) fn of_date(text: &str) -> Result<Self, String> {
-        let date: Date = text.parse().map_err(|_| invalid_date(text))?;
-        let at = TimeZone::UTC.to_timestamp(date.at(0, 0, 0, 0)).map_err(|_| invalid_date(text))?;
-        Ok(Self { at, offset: 0 })
+        Self::parse(&format!("{text}T00:00:00Z")).map_err(|_| invalid_date(text))
     }
 
     /// Parses a text that has the format `date-time` in a schema; an empty text is 1970-01-01.
     pub(super) fn of_schema(text: &str) -> Result<Self, String> {
         if text.is_empty() {
-            return Ok(Self { at: Timestamp::UNIX_EPOCH, offset: 0 });
+            return Ok(Self { at: 0, offset: 0 });
         }
         Self::parse(text).or_else(|_| {
             // The last layout that the library tries has no time zone.
@@ -71,16 +82,24 @@ impl Moment {
     }
 
     fn seconds(self) -> i64 {
-        self.at.as_second() - i64::from(self.at.subsec_nanosecond() < 0)
+        i64::try_from(self.at.div_euclid(NANOS)).unwrap_or_default()
+    }
+
+    /// Returns the time, and the years that have to be added to it.
+    fn time(self) -> (Timestamp, i64) {
+        let (at, years) = if self.at > LATE { (self.at - CYCLES, CYCLE_YEARS) } else { (self.at, 0) };
+        // Each moment is between the years 1 and 9999.
+        (Timestamp::from_nanosecond(at).unwrap_or(Timestamp::UNIX_EPOCH), years)
     }
 
     /// Formats the time as Go's `RFC3339Nano`.
     fn text(self) -> String {
         let offset = Offset::from_seconds(self.offset).unwrap_or(Offset::UTC);
-        let local = offset.to_datetime(self.at);
+        let (time, years) = self.time();
+        let local = offset.to_datetime(time);
         let mut text = format!(
             "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}",
-            local.year(),
+            i64::from(local.year()) + years,
             local.month(),
             local.day(),
             local.hour(),
@@ -228,11 +247,9 @@ pub(super) fn access<'a>(function: &str, target: &Val<'a>, arguments: &[Val<'a>]
         no_overload_of(function, &all)
     };
     match (target, arguments) {
-        (Val::Timestamp(moment), []) => {
-            part(function, &moment.at.to_zoned(TimeZone::UTC)).ok_or_else(refused)
-        }
+        (Val::Timestamp(moment), []) => part(function, *moment, TimeZone::UTC).ok_or_else(refused),
         (Val::Timestamp(moment), [Val::String(zone)]) => {
-            part(function, &moment.at.to_zoned(time_zone(zone)?)).ok_or_else(refused)
+            part(function, *moment, time_zone(zone)?).ok_or_else(refused)
         }
         (Val::Duration(nanoseconds), []) => {
             let unit = match function {
@@ -249,9 +266,11 @@ pub(super) fn access<'a>(function: &str, target: &Val<'a>, arguments: &[Val<'a>]
 }
 
 /// Returns a part of a time. Months, days of the month and days of the year begin with 0, `getDate` with 1.
-fn part<'a>(function: &str, time: &Zoned) -> Option<Val<'a>> {
+fn part<'a>(function: &str, moment: Moment, zone: TimeZone) -> Option<Val<'a>> {
+    let (time, years) = moment.time();
+    let time = time.to_zoned(zone);
     Some(Val::Int(match function {
-        "getFullYear" => time.year().into(),
+        "getFullYear" => i64::from(time.year()) + years,
         "getMonth" => i64::from(time.month()) - 1,
         "getDate" => time.day().into(),
         "getDayOfMonth" => i64::from(time.day()) - 1,
@@ -299,14 +318,9 @@ fn time_zone(name: &str) -> Result<TimeZone, EvaluationError> {
 /// Adds or subtracts timestamps and durations; `None` if the operands are others.
 pub(super) fn arithmetic<'a>(operator: &str, one: &Val<'a>, two: &Val<'a>) -> Option<Evaluated<'a>> {
     let moved = |moment: &Moment, nanoseconds: i128| {
-        let seconds = nanoseconds.div_euclid(1_000_000_000);
-        let rest = nanoseconds.rem_euclid(1_000_000_000);
-        let by = i64::try_from(seconds).ok().zip(i32::try_from(rest).ok());
-        let at =
-            by.and_then(|(seconds, rest)| moment.at.checked_add(SignedDuration::new(seconds, rest)).ok());
-        let moved = at.map(|at| Moment { at, offset: moment.offset });
-        let moved = moved.filter(|moved| SECONDS.contains(&moved.seconds()));
-        moved.map(Val::Timestamp).ok_or_else(timestamp_overflow)
+        let moved = Moment { at: moment.at + nanoseconds, offset: moment.offset };
+        let is_valid = SECONDS.contains(&moved.seconds());
+        is_valid.then_some(Val::Timestamp(moved)).ok_or_else(timestamp_overflow)
     };
     let duration = |nanoseconds: Option<i64>| nanoseconds.map(Val::Duration).ok_or_else(overflow);
     Some(match (operator, one, two) {
@@ -316,7 +330,7 @@ pub(super) fn arithmetic<'a>(operator: &str, one: &Val<'a>, two: &Val<'a>) -> Op
         | ("_+_", Val::Duration(by), Val::Timestamp(moment)) => moved(moment, i128::from(*by)),
         ("_-_", Val::Timestamp(moment), Val::Duration(by)) => moved(moment, -i128::from(*by)),
         ("_-_", Val::Timestamp(one), Val::Timestamp(two)) => {
-            let between = one.at.as_nanosecond() - two.at.as_nanosecond();
+            let between = one.at - two.at;
             duration(i64::try_from(between).ok())
         }
         _ => return None,

@@ -1,8 +1,8 @@
 //! Conditions with their values and errors.
 
 mod costs;
+mod custom_rules;
 mod library;
-mod rules;
 mod texts;
 
 use proptest::prelude::*;
