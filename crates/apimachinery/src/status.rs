@@ -91,6 +91,21 @@ impl ApiError {
         Self(Box::new(ErrorFields { code, reason: Cow::Owned(reason), message, details, metadata }))
     }
 
+    /// Replaces the reason and the HTTP code.
+    #[must_use]
+    pub fn with_reason(mut self, reason: &'static str, code: u16) -> Self {
+        self.0.reason = Cow::Borrowed(reason);
+        self.0.code = code;
+        self
+    }
+
+    /// Replaces the message.
+    #[must_use]
+    pub fn with_message(mut self, message: impl Into<String>) -> Self {
+        self.0.message = message.into();
+        self
+    }
+
     /// Returns the HTTP code.
     #[must_use]
     pub fn code(&self) -> u16 {

@@ -407,6 +407,10 @@ impl ApiServer {
         for configurations in &configurations {
             observers.push(Box::new(Arc::clone(configurations)));
         }
+        let policies = admission.policy_hooks();
+        for policies in &policies {
+            observers.push(Box::new(Arc::clone(policies)));
+        }
         observers.push(Box::new(Arc::clone(&services)));
         // These two are the last ones, because they write: the other indices then know the commit that they follow.
         let apis = Arc::new(RegisteredApis::default());
@@ -432,6 +436,7 @@ impl ApiServer {
         }
         // Not among the indices that a fork copies, so every server reads them from its store.
         configurations.iter().for_each(|configurations| configurations.refresh(&cluster));
+        policies.iter().for_each(|policies| policies.refresh(&cluster));
         apis.refresh(&cluster);
         addresses.refresh(&cluster);
         if !is_forked {

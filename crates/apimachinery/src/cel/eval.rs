@@ -7,10 +7,12 @@ use std::rc::Rc;
 use serde_json::Value;
 
 use super::authorization::{AccessQuery, AuthorizerDecision};
+use super::composition::Composition;
 use super::cost::Cost;
 use super::evaluation_error::{EvaluationError, failed, no_overload};
 use super::functions::{self, Evaluated};
 use super::list_functions;
+use super::message::{self, MessageNode};
 use super::operators;
 use super::parser::{Expr, Fold, FoldKind, OPTIONAL_PART, SyntaxNode};
 use super::patterns::{self, ConstantPatterns};
@@ -19,36 +21,27 @@ use super::value::{RcCow, Val};
 /// Cost of a query to the authorizer, as in kube-apiserver. An expression can afford two.
 const AUTHORIZER_CHECK: u64 = 350_000;
 
-/// Values of the variables of an expression.
+/// Values of the variables of an expression. By default there are none.
+#[derive(Default)]
 pub struct Activation<'a> {
     /// Values by name.
     pub variables: Vec<(&'static str, &'a Value)>,
-    /// Answers the queries of the expression.
-    pub authorizer: &'a dyn Fn(&AccessQuery) -> AuthorizerDecision,
+    /// Values of `variables`, if the expression belongs to a policy.
+    pub composition: Option<Composition<'a>>,
+    /// Answers the queries of the expression; `None` if it may not use `authorizer`.
+    pub authorizer: Option<&'a dyn Fn(&AccessQuery) -> AuthorizerDecision>,
     /// Query of `authorizer.requestResource`, without its verb.
     pub request_resource: AccessQuery,
 }
 
 impl fmt::Debug for Activation<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { variables, authorizer: _, request_resource } = self;
+        let Self { variables, composition, authorizer: _, request_resource } = self;
         f.debug_struct("Activation")
             .field("variables", variables)
+            .field("composition", composition)
             .field("request_resource", request_resource)
             .finish_non_exhaustive()
-    }
-}
-
-/// Evaluates a condition.
-pub(super) fn condition(
-    root: &SyntaxNode,
-    patterns: &ConstantPatterns,
-    activation: &Activation<'_>,
-    cost: &mut Cost,
-) -> Result<bool, EvaluationError> {
-    match evaluate(root, patterns, activation, Vec::new(), cost)? {
-        Val::Bool(value) => Ok(value),
-        _ => Err(no_overload()),
     }
 }
 
@@ -56,7 +49,7 @@ pub(super) fn condition(
 pub(super) fn evaluate<'a>(
     root: &'a SyntaxNode,
     patterns: &'a ConstantPatterns,
-    activation: &'a Activation<'a>,
+    activation: &Activation<'a>,
     locals: Vec<(&'a str, Val<'a>)>,
     cost: &mut Cost,
 ) -> Evaluated<'a> {
@@ -65,7 +58,7 @@ pub(super) fn evaluate<'a>(
 }
 
 struct Evaluator<'a, 'b> {
-    activation: &'a Activation<'a>,
+    activation: &'b Activation<'a>,
     patterns: &'a ConstantPatterns,
     /// Variables of the surrounding macros, the innermost last.
     locals: Vec<(&'a str, Val<'a>)>,
@@ -101,6 +94,7 @@ impl<'a> Evaluator<'a, '_> {
             }
             Expr::Call { function, target, arguments } => self.call(function, target.as_deref(), arguments),
             Expr::Fold(fold) => self.fold(fold),
+            Expr::Message(message) => self.message(message),
         }
     }
 
@@ -121,6 +115,26 @@ impl<'a> Evaluator<'a, '_> {
         }
     }
 
+    fn message(&mut self, node: &'a MessageNode) -> Evaluated<'a> {
+        let mut fields = Vec::with_capacity(node.fields.len());
+        for field in &node.fields {
+            let name = field.name.as_str();
+            match (field.is_optional, self.value(&field.value)?) {
+                (false, value) => fields.push((name, value)),
+                (true, Val::Optional(value)) => {
+                    fields.extend(value.map(|value| (name, (*value).clone())));
+                }
+                (true, other) => {
+                    let of = other.type_name();
+                    return Err(failed(format!(
+                        "cannot initialize optional entry '{name}' from non-optional value of type {of}"
+                    )));
+                }
+            }
+        }
+        message::construct(node.type_name(), fields, self.cost)
+    }
+
     fn variable(&mut self, name: &'a str) -> Evaluated<'a> {
         // Names are compared with those of the variables, and a name may be as long as the expression.
         self.cost.text(name.len())?;
@@ -130,7 +144,7 @@ impl<'a> Evaluator<'a, '_> {
             return value.clone().usable();
         }
         // The authorizer has no JSON value, so it is not among the variables.
-        if name == "authorizer" {
+        if name == "authorizer" && self.activation.authorizer.is_some() {
             return Ok(Val::Query(Rc::default()));
         }
         if let Some((_, value)) = self.activation.variables.iter().find(|(known, _)| *known == name) {
@@ -141,6 +155,12 @@ impl<'a> Evaluator<'a, '_> {
     }
 
     fn select(&mut self, operand: &'a SyntaxNode, field: &'a str, test: bool) -> Evaluated<'a> {
+        if let Some(composition) = &self.activation.composition
+            && self.is_variable(operand, "variables")
+        {
+            let value = composition.value(field, self.activation, self.cost)?;
+            return Ok(if test { Val::Bool(true) } else { value });
+        }
         let operand = self.value(operand)?;
         if matches!(operand, Val::Query(_)) && field == "requestResource" {
             return Ok(Val::Query(Rc::new(self.activation.request_resource.clone())));
@@ -158,6 +178,13 @@ impl<'a> Evaluator<'a, '_> {
             return Ok(Val::Bool(found.is_some()));
         }
         operators::index(&operand, &key, self.cost)
+    }
+
+    /// Whether a node is a variable of the activation with this name, and not one of a macro.
+    fn is_variable(&self, node: &SyntaxNode, wanted: &str) -> bool {
+        let Expr::Ident(name) = &node.expr else { return false };
+        name.strip_prefix('.').unwrap_or(name) == wanted
+            && !self.locals.iter().any(|(known, _)| *known == wanted)
     }
 
     /// Evaluates `&&` or `||`: one term with the deciding value decides, even if others fail.
@@ -245,7 +272,8 @@ impl<'a> Evaluator<'a, '_> {
             return Ok(Val::Query(Rc::new(query)));
         }
         self.cost.spend(AUTHORIZER_CHECK)?;
-        Ok(Val::Decision(Rc::new((self.activation.authorizer)(&query))))
+        let authorizer = self.activation.authorizer.ok_or_else(no_overload)?;
+        Ok(Val::Decision(Rc::new(authorizer(&query))))
     }
 
     fn fold(&mut self, fold: &'a Fold) -> Evaluated<'a> {

@@ -9,12 +9,14 @@
 //! with the name of the function when they are compiled.
 
 mod authorization;
+mod composition;
 mod cost;
 mod eval;
 mod evaluation_error;
 mod expression_type;
 mod functions;
 mod list_functions;
+mod message;
 mod named_format;
 mod network;
 mod object_rules;
@@ -39,6 +41,7 @@ mod value_schema;
 mod tests;
 
 pub use self::authorization::{AUTHORIZER, AccessQuery, AuthorizerDecision};
+pub use self::composition::{Composition, ExpressionValue, Variables};
 pub use self::eval::Activation;
 pub use self::evaluation_error::EvaluationError;
 pub use self::expression_type::{expression_type, result_type_name};
@@ -48,8 +51,10 @@ pub use self::property_name::{escape as escape_property, unescape as unescape_pr
 pub use self::types::{ObjectType, Type};
 
 use self::cost::Cost;
+use self::evaluation_error::no_overload;
 use self::parser::{Expr, SyntaxNode};
 use self::patterns::{ConstantPatterns, PatternError};
+use self::value::Val;
 
 /// Maximum length of an expression in characters, as in cel-go.
 const LENGTH: usize = 100_000;
@@ -61,18 +66,29 @@ pub const EXPRESSION_LIMIT: u64 = 1_000_000;
 const RULES_BUDGET: u64 = 10_000_000;
 /// Budget of all match conditions of one webhook together, as in kube-apiserver.
 pub const MATCH_CONDITIONS_BUDGET: u64 = 2_500_000;
+/// Budget of all expressions of one kind of an admission policy together, such as its validations, as in kube-apiserver.
+pub const POLICY_BUDGET: u64 = 10_000_000;
 
 /// Variables of an expression and their types.
 #[derive(Debug, Clone, Default)]
 pub struct Environment {
     variables: Vec<(&'static str, Type)>,
+    /// Whether expressions can construct an `Object` or a `JSONPatch`.
+    constructs_patches: bool,
 }
 
 impl Environment {
     /// Creates an environment with these variables.
     #[must_use]
     pub fn new(variables: Vec<(&'static str, Type)>) -> Self {
-        Self { variables }
+        Self { variables, constructs_patches: false }
+    }
+
+    /// Lets expressions construct an `Object` or a `JSONPatch`, as those of mutations do.
+    #[must_use]
+    pub fn with_patches(mut self) -> Self {
+        self.constructs_patches = true;
+        self
     }
 
     /// Adds a variable.
@@ -114,7 +130,7 @@ impl Program {
     ///
     /// # Errors
     /// kube-apiserver's text for an invalid expression.
-    fn untyped(text: &str) -> Result<Self, String> {
+    pub fn untyped(text: &str) -> Result<Self, String> {
         let root = parsed(text)?;
         match ConstantPatterns::new(&root) {
             Ok(patterns) => Ok(Self { root, patterns }),
@@ -132,20 +148,57 @@ impl Program {
         found
     }
 
+    fn root(&self) -> &SyntaxNode {
+        &self.root
+    }
+
+    fn patterns(&self) -> &ConstantPatterns {
+        &self.patterns
+    }
+
+    /// Returns the number of nested levels of the expression.
+    fn levels(&self) -> usize {
+        self.root.depth()
+    }
+
     /// Evaluates the condition. The cost, at most [`EXPRESSION_LIMIT`], is subtracted from `budget`.
     ///
     /// # Errors
     /// [`EvaluationError`] with kube-apiserver's text.
-    pub fn holds(&self, activation: &Activation<'_>, budget: &mut u64) -> Result<bool, EvaluationError> {
+    pub fn holds<'a>(
+        &'a self,
+        activation: &Activation<'a>,
+        budget: &mut u64,
+    ) -> Result<bool, EvaluationError> {
+        match self.value(activation, budget)?.0 {
+            Val::Bool(value) => Ok(value),
+            _ => Err(no_overload()),
+        }
+    }
+
+    /// Evaluates the expression. Its cost, and the cost of the variables that it is the first to use, are subtracted from `budget`. Each
+    /// costs at most [`EXPRESSION_LIMIT`].
+    ///
+    /// # Errors
+    /// [`EvaluationError`] with kube-apiserver's text.
+    pub fn value<'a>(
+        &'a self,
+        activation: &Activation<'a>,
+        budget: &mut u64,
+    ) -> Result<ExpressionValue<'a>, EvaluationError> {
         let limit = EXPRESSION_LIMIT.min(*budget);
         let mut cost = Cost::new(limit);
-        let value = eval::condition(&self.root, &self.patterns, activation, &mut cost);
+        let value = eval::evaluate(&self.root, &self.patterns, activation, Vec::new(), &mut cost);
         let is_last = limit == *budget;
-        *budget -= limit - cost.left();
+        let of_variables = activation.composition.as_ref().map_or(0, Composition::take_cost);
+        let spent = (limit - cost.left()).saturating_add(of_variables);
+        let is_spent = spent > *budget;
+        *budget = budget.saturating_sub(spent);
         match value {
+            _ if is_spent => Err(EvaluationError::OutOfBudget),
             // An expression that may cost as much as one alone is too expensive itself; otherwise the expressions before it are a cause too.
             Err(EvaluationError::TooExpensive) if is_last => Err(EvaluationError::OutOfBudget),
-            other => other,
+            other => other.map(ExpressionValue),
         }
     }
 }

@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::authorization::{AccessQuery, AuthorizerDecision};
 use super::cost::Cost;
 use super::eval::{self, Activation};
 use super::evaluation_error::EvaluationError;
@@ -485,9 +484,7 @@ impl RuleRun {
     ) -> Result<T, EvaluationError> {
         let limit = EXPRESSION_LIMIT.min(self.budget);
         let mut cost = Cost::new(limit);
-        let deny = |_: &AccessQuery| AuthorizerDecision::default();
-        let activation =
-            Activation { variables: Vec::new(), authorizer: &deny, request_resource: AccessQuery::default() };
+        let activation = Activation::default();
         let value: Evaluated<'_> =
             eval::evaluate(&program.root, &program.patterns, &activation, locals, &mut cost);
         let is_last = limit == self.budget;

@@ -15,6 +15,7 @@ pub(super) fn of_non_zero<'a>(value: &Val<'a>) -> Evaluated<'a> {
         Val::String(text) => text.is_empty(),
         Val::Bytes(bytes) => bytes.is_empty(),
         Val::Optional(value) => value.is_none(),
+        Val::Message(message) => message.fields.is_empty(),
         other => other.count() == Some(0),
     };
     Ok(if is_zero { Val::NONE } else { Val::some(value.clone()) })

@@ -1,5 +1,6 @@
 //! Parsing: from tokens to a tree.
 
+use super::message::{FieldInitializer, MessageNode};
 use super::token::{Spanned, Token, tokens};
 use super::value::Literal;
 use super::{DEPTH, Issue};
@@ -34,6 +35,8 @@ pub(super) enum Expr {
     List(Vec<SyntaxNode>),
     Map(Vec<(SyntaxNode, SyntaxNode)>),
     Fold(Box<Fold>),
+    /// `Type{field: value}`.
+    Message(Box<MessageNode>),
 }
 
 /// A macro over the elements of a list or the keys of a map.
@@ -122,8 +125,14 @@ impl SyntaxNode {
                 let filter = fold.filter.as_ref().map_or(0, |filter| filter.depth);
                 fold.range.depth.max(fold.body.depth).max(filter)
             }
+            Expr::Message(message) => message.fields.iter().map(|field| field.value.depth).max().unwrap_or(0),
         };
         Self { at, expr, depth }
+    }
+
+    /// Returns the number of levels below and including this one.
+    pub(super) fn depth(&self) -> usize {
+        self.depth
     }
 
     /// Calls a function with this node and all nodes below.
@@ -152,6 +161,11 @@ impl SyntaxNode {
                 for node in [Some(&fold.range), fold.filter.as_ref(), Some(&fold.body)].into_iter().flatten()
                 {
                     node.visit(visitor);
+                }
+            }
+            Expr::Message(message) => {
+                for field in &message.fields {
+                    field.value.visit(visitor);
                 }
             }
         }
@@ -452,6 +466,11 @@ impl CelParser<'_> {
                 let arguments = vec![node, index];
                 let function = function.to_owned();
                 node = Self::node(at, Expr::Call { function, target: None, arguments })?;
+            } else if let Some(name) = qualified(&node)
+                && let Some(at) = self.take("{")
+            {
+                let fields = self.field_initializers()?;
+                node = Self::node(at, Expr::Message(Box::new(MessageNode { name, fields })))?;
             } else {
                 return Ok(node);
             }
@@ -491,6 +510,40 @@ impl CelParser<'_> {
             }
         }
         Ok(parts)
+    }
+
+    /// Parses the fields of a message up to the closing bracket.
+    fn field_initializers(&mut self) -> Result<Vec<FieldInitializer>, Issue> {
+        let mut fields = Vec::new();
+        let mut expected = "{'}', ',', '?', IDENTIFIER, ESC_IDENTIFIER}";
+        loop {
+            if self.take("}").is_some() {
+                return Ok(fields);
+            }
+            // As in a list, a comma may stand alone.
+            if fields.is_empty() && self.take(",").is_some() {
+                self.expect("}")?;
+                return Ok(fields);
+            }
+            let is_optional = self.take("?").is_some();
+            if is_optional {
+                expected = "{IDENTIFIER, ESC_IDENTIFIER}";
+            }
+            let Spanned { token: Token::Ident(name), .. } = self.peek().clone() else {
+                let shown = self.shown();
+                let message = format!("Syntax error: mismatched input '{shown}' expecting {expected}");
+                return Err(Issue::new(self.peek().at, message));
+            };
+            self.next += 1;
+            let at = self.peek().at;
+            self.expect(":")?;
+            fields.push(FieldInitializer { at, name, is_optional, value: self.expression()? });
+            if self.take(",").is_none() {
+                self.expect("}")?;
+                return Ok(fields);
+            }
+            expected = "{'}', '?', IDENTIFIER, ESC_IDENTIFIER}";
+        }
     }
 
     /// Parses an element of a list, which is optional behind a question mark.

@@ -1,5 +1,6 @@
 //! Type checking, with the messages of cel-go.
 
+use super::message::{self, MessageNode};
 use super::parser::{Expr, Fold, FoldKind, SyntaxNode};
 use super::types::Type;
 use super::value::Literal;
@@ -49,12 +50,22 @@ impl TypeChecker<'_> {
                     entries.iter().map(|(key, value)| (typed(self, key), typed(self, value))).unzip();
                 Type::Map(Box::new(self.joined(keys)), Box::new(self.joined(values)))
             }
+            Expr::Call { function, target: None, arguments }
+                if self.environment.constructs_patches && function == "jsonpatch.escapeKey" =>
+            {
+                let arguments: Vec<Type> = arguments.iter().map(|argument| self.type_of(argument)).collect();
+                match arguments.as_slice() {
+                    [key] if key.fits(&Type::String) => Type::String,
+                    _ => self.no_overload(node.at, function, None, &arguments),
+                }
+            }
             Expr::Call { function, target, arguments } => {
                 let target = target.as_ref().map(|target| self.type_of(target));
                 let arguments: Vec<Type> = arguments.iter().map(|argument| self.type_of(argument)).collect();
                 self.of_call(node.at, function, target.as_ref(), &arguments)
             }
             Expr::Fold(fold) => self.of_fold(node.at, fold),
+            Expr::Message(message) => self.of_message(node.at, message),
         }
     }
 
@@ -89,10 +100,33 @@ impl TypeChecker<'_> {
         self.issue(at, format!("undeclared reference to '{name}' (in container '')"))
     }
 
+    fn of_message(&mut self, at: usize, node: &MessageNode) -> Type {
+        let name = node.type_name();
+        let Some(of) = message::type_named(name).filter(|_| self.environment.constructs_patches) else {
+            return self.issue(at, format!("undeclared reference to '{}' (in container '')", node.name));
+        };
+        for field in &node.fields {
+            let value = self.type_of(&field.value);
+            match message::field_type(name, &field.name) {
+                Some(expected) if value.fits(&expected) => {}
+                expected => {
+                    let expected = expected.map_or(String::new(), |expected| expected.to_string());
+                    let why = format!(
+                        "expected type of field '{}' is '{expected}' but provided type is '{value}'",
+                        field.name
+                    );
+                    self.issue(field.at, why);
+                }
+            }
+        }
+        of
+    }
+
     fn of_field(&mut self, at: usize, operand: &SyntaxNode, field: &str) -> Type {
         match self.type_of(operand) {
             Type::Dyn => Type::Dyn,
             Type::Map(_, value) => *value,
+            Type::Message(name) => message::field_type(&name, field).unwrap_or(Type::Dyn),
             Type::Object(object) => match (object.field)(field) {
                 Some(of) => of,
                 // Types of the authorizer have no fields.

@@ -31,6 +31,8 @@ pub enum Type {
     Object(&'static ObjectType),
     /// Object with this name, whose fields the expressions of a client define.
     Composed(&'static str, Arc<BTreeMap<String, Type>>),
+    /// Objects that an expression constructs, by the name of their type.
+    Message(Box<str>),
     /// Type of a type.
     Type,
 }
@@ -91,6 +93,7 @@ impl fmt::Display for Type {
             Self::Map(key, value) => write!(f, "map({key}, {value})"),
             Self::Object(object) => f.write_str(object.name),
             Self::Composed(name, _) => f.write_str(name),
+            Self::Message(name) => f.write_str(name),
             Self::Type => f.write_str("type"),
         }
     }

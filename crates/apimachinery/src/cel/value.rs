@@ -15,6 +15,7 @@ use serde_json::{Map, Value};
 use super::authorization::{AccessQuery, AuthorizerDecision};
 use super::cost::Cost;
 use super::evaluation_error::{EvaluationError, failed, no_overload};
+use super::message::MessageValue;
 use super::named_format::NamedFormat;
 use super::network::Network;
 use super::property_name;
@@ -110,10 +111,12 @@ pub(super) enum Val<'a> {
     Semver(Rc<SemanticVersion>),
     Format(&'static NamedFormat),
     /// Name of a type.
-    Type(&'static str),
+    Type(&'a str),
     /// An incomplete query to the authorizer.
     Query(Rc<AccessQuery>),
     Decision(Rc<AuthorizerDecision>),
+    /// An object that the expression constructed.
+    Message(Rc<MessageValue<'a>>),
 }
 
 impl<'a> Val<'a> {
@@ -227,6 +230,10 @@ impl<'a> Val<'a> {
                 Ok(schema.find(map, key))
             }
             (Self::TypedMap(..), _) => Err(no_overload()),
+            (Self::Message(message), Val::String(key)) => {
+                cost.values(message.fields.len())?;
+                Ok(message.field(key).cloned())
+            }
             (Self::Map(entries), key) => {
                 for (known, value) in entries.iter() {
                     if known.equals(key, cost)? {
@@ -280,6 +287,7 @@ impl<'a> Val<'a> {
                 Ok(**one == **two)
             }
             (Self::Type(one), Val::Type(two)) => Ok(one == two),
+            (Self::Message(one), Val::Message(two)) => one.equals(two, cost),
             (Self::Timestamp(one), Val::Timestamp(two)) => Ok(one.at == two.at),
             (Self::Duration(one), Val::Duration(two)) => Ok(one == two),
             (Self::Optional(one), Val::Optional(two)) => match (one, two) {
@@ -447,7 +455,7 @@ impl<'a> Val<'a> {
     }
 
     /// Returns the name of the type.
-    pub(super) fn type_name(&self) -> &'static str {
+    pub(super) fn type_name(&self) -> &'a str {
         match self {
             Self::Null => "null_type",
             Self::Bool(_) => "bool",
@@ -472,6 +480,7 @@ impl<'a> Val<'a> {
             Self::Type(_) => "type",
             Self::Query(_) => "kubernetes.authorization.Authorizer",
             Self::Decision(_) => "kubernetes.authorization.Decision",
+            Self::Message(message) => message.name,
         }
     }
 }

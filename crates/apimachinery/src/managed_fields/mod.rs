@@ -17,6 +17,7 @@ mod fields_v1;
 mod last_applied;
 mod managers;
 mod merge_applied;
+mod merge_configuration;
 mod remove;
 pub mod scale;
 mod schema_check;
@@ -30,6 +31,7 @@ mod versions;
 
 pub use apply::{OnConflict, apply, apply_across, apply_and, describe};
 pub use emptied::Emptied;
+pub use merge_configuration::merge_configuration;
 pub use update::{are_readable, keep_times_of_no_op, track_update, track_update_across, validate};
 pub use versions::{Schemas, Versions};
 

@@ -17,7 +17,16 @@ pub enum AdmissionPatchError {
     Inapplicable(String),
 }
 
-/// Applies the patch of a webhook. Returns `None` if the patch has no operations.
+impl AdmissionPatchError {
+    /// Whether a `test` operation of the patch failed.
+    #[must_use]
+    pub fn is_failed_test(&self) -> bool {
+        // No other message begins with this word.
+        matches!(self, Self::Inapplicable(why) if why.starts_with("testing ") && why.ends_with(": test failed"))
+    }
+}
+
+/// Applies the patch of a webhook, or of a mutating admission policy. Returns `None` if the patch has no operations.
 ///
 /// # Errors
 /// Go's text for a patch that is malformed or cannot be applied. Also refused are patches with more than 10,000 operations, with too much

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that meets an error has failed")]
 
 mod admission_plugins;
+mod admission_policies;
 #[cfg(feature = "gzip")]
 mod answers;
 mod any_input;

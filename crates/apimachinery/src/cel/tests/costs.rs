@@ -16,7 +16,8 @@ fn cost(text: &str, object: &Value) -> (Result<bool, EvaluationError>, u64) {
 fn holds(program: &Program, object: &Value, budget: &mut u64) -> Result<bool, EvaluationError> {
     let activation = Activation {
         variables: vec![("object", object)],
-        authorizer: &|_| AuthorizerDecision::default(),
+        composition: None,
+        authorizer: Some(&|_| AuthorizerDecision::default()),
         request_resource: AccessQuery::default(),
     };
     program.holds(&activation, budget)

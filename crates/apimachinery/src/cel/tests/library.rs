@@ -14,9 +14,7 @@ fn evaluated(text: &str, schema: &ValueSchema, object: &Value) -> String {
         Ok(program) => program,
         Err(why) => return why,
     };
-    let deny = |_: &AccessQuery| AuthorizerDecision::default();
-    let activation =
-        Activation { variables: Vec::new(), authorizer: &deny, request_resource: AccessQuery::default() };
+    let activation = Activation::default();
     let locals = vec![("self", schema.value(object))];
     let mut cost = Cost::new(EXPRESSION_LIMIT);
     match eval::evaluate(&program.root, &program.patterns, &activation, locals, &mut cost) {

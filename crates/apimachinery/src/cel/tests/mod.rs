@@ -3,6 +3,7 @@
 mod costs;
 mod custom_rules;
 mod library;
+mod policies;
 mod texts;
 
 use proptest::prelude::*;
@@ -44,8 +45,12 @@ fn evaluated(text: &str) -> String {
         reason: "why not".to_owned(),
     };
     let variables = vec![("object", &object), ("person", &person)];
-    let activation =
-        Activation { variables, authorizer: &authorizer, request_resource: AccessQuery::default() };
+    let activation = Activation {
+        variables,
+        composition: None,
+        authorizer: Some(&authorizer),
+        request_resource: AccessQuery::default(),
+    };
     match program.holds(&activation, &mut MATCH_CONDITIONS_BUDGET.clone()) {
         Ok(value) => value.to_string(),
         Err(error) => error.to_string(),

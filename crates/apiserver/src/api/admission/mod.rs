@@ -27,22 +27,29 @@
 
 mod attributes;
 mod certificate_signing_requests;
+mod changed_object;
 mod default_classes;
 mod default_toleration_seconds;
+mod expression_input;
 mod limit_ranger;
+mod match_conditions;
+mod matching;
 mod namespace_lifecycle;
 mod owner_references;
 mod persistent_volume_claim_resize;
 mod plugins;
 mod pod_security;
 mod pod_topology_labels;
+mod policies;
 mod priority;
+mod request_fields;
 mod resource_quota;
 mod rules;
 mod runtime_class;
 mod service_account;
 mod storage_object_in_use_protection;
 mod taint_nodes_by_condition;
+mod versions;
 mod webhooks;
 
 use std::sync::Arc;
@@ -57,6 +64,8 @@ pub(crate) use attributes::{Attributes, ObjectKind, Operation, OperationOptions,
 use namespace_lifecycle::NamespaceLifecycle;
 use owner_references::OwnerReferences;
 pub use plugins::{AdmissionPlugin, UnknownAdmissionPlugin};
+pub(crate) use policies::PolicyHooks;
+use policies::{MutatingPolicies, PolicyRound, ValidatingPolicies};
 use rules::WriteRule;
 pub(crate) use webhooks::Configurations;
 use webhooks::{MutatingWebhooks, Round, ValidatingWebhooks};
@@ -96,6 +105,8 @@ enum Plugin {
     Rule(Box<dyn WriteRule>),
     Mutating(Box<dyn MutatingPlugin>),
     Validating(Box<dyn ValidatingPlugin>),
+    MutatingPolicies(MutatingPolicies),
+    ValidatingPolicies(ValidatingPolicies),
     MutatingWebhooks(MutatingWebhooks),
     ValidatingWebhooks(ValidatingWebhooks),
 }
@@ -133,9 +144,19 @@ impl Admission {
         let configurations = |plugin: &Plugin| match plugin {
             Plugin::MutatingWebhooks(webhooks) => Some(webhooks.configurations()),
             Plugin::ValidatingWebhooks(webhooks) => Some(webhooks.configurations()),
-            Plugin::Rule(_) | Plugin::Mutating(_) | Plugin::Validating(_) => None,
+            _ => None,
         };
         self.plugins.iter().filter_map(configurations).collect()
+    }
+
+    /// Returns the admission policies. The caller must register them as observers of commits.
+    pub(crate) fn policy_hooks(&self) -> Vec<Arc<PolicyHooks>> {
+        let hooks = |plugin: &Plugin| match plugin {
+            Plugin::MutatingPolicies(policies) => Some(policies.hooks()),
+            Plugin::ValidatingPolicies(policies) => Some(policies.hooks()),
+            _ => None,
+        };
+        self.plugins.iter().filter_map(hooks).collect()
     }
 
     /// Adds a plugin at the end of both chains.
@@ -146,8 +167,8 @@ impl Admission {
         self
     }
 
-    /// Runs the mutating chain: stage 5. If a webhook changes the object, the plugins run a second time, and then those webhooks that ask
-    /// for it and have not seen the change.
+    /// Runs the mutating chain: stage 5. If a policy or a webhook changes the object, the plugins run a second time, and then those policies
+    /// and webhooks that ask for it and have not seen the change.
     ///
     /// # Errors
     /// The error of the first plugin that refuses.
@@ -157,34 +178,46 @@ impl Admission {
         mut object: Option<&mut Value>,
     ) -> Result<(), ApiError> {
         let first = self.run_mutating(attributes, object.as_deref_mut(), None).await?;
-        if let Some(first) = first.filter(Round::changed) {
+        if first.changed() {
             // Boxed, because a second round is rare and its future large.
             Box::pin(self.run_mutating(attributes, object, Some(first))).await?;
         }
         Ok(())
     }
 
-    /// Runs the mutating plugins. `first` is the first round of the webhooks if this is the second one. Returns the first round.
+    /// Runs the mutating plugins. `first` is the first round if this is the second one. Returns the state after the round.
     async fn run_mutating(
         &self,
         attributes: &Attributes<'_>,
         mut object: Option<&mut Value>,
-        mut first: Option<Round>,
-    ) -> Result<Option<Round>, ApiError> {
-        let mut round = None;
+        first: Option<MutatingRound>,
+    ) -> Result<MutatingRound, ApiError> {
+        let is_second = first.is_some();
+        let mut first = first.unwrap_or_default();
+        let mut round = MutatingRound::default();
         for plugin in &self.plugins {
             let verdict = match (plugin, object.as_deref_mut()) {
                 (Plugin::Rule(rule), Some(object)) if attributes.is_write() => {
                     rule.mutate(attributes, object)
                 }
                 (Plugin::Mutating(plugin), object) => plugin.mutate(attributes, object).await,
+                (Plugin::MutatingPolicies(policies), object) if policies.review(attributes) => {
+                    // Boxed, because most requests have no policy and the future is large.
+                    let first = first.policies.take().or_else(|| is_second.then(PolicyRound::default));
+                    Box::pin(policies.mutate(attributes, object, first)).await.map(|done| {
+                        round.policies = Some(done);
+                    })
+                }
                 (Plugin::MutatingWebhooks(webhooks), object) if webhooks.review(attributes) => {
                     // Boxed, because most requests have no webhook and the future is large.
-                    match first.take() {
-                        None => Box::pin(webhooks.mutate(attributes, object)).await.map(|done| {
-                            round = Some(done);
-                        }),
+                    match first.webhooks.take() {
                         Some(first) => Box::pin(webhooks.reinvoke(attributes, object, first)).await,
+                        None if is_second => continue,
+                        None => {
+                            Box::pin(webhooks.mutate(attributes, object, round.changed())).await.map(|done| {
+                                round.webhooks = Some(done);
+                            })
+                        }
                     }
                 }
                 _ => continue,
@@ -194,18 +227,20 @@ impl Admission {
         Ok(round)
     }
 
-    /// Whether there is a mutating webhook that may have to review a request.
-    pub(crate) fn asks_mutating_webhooks(&self, attributes: &Attributes<'_>) -> bool {
+    /// Whether there is a mutating webhook or policy that may have to review a request.
+    pub(crate) fn asks_mutators(&self, attributes: &Attributes<'_>) -> bool {
         self.plugins.iter().any(|plugin| match plugin {
             Plugin::MutatingWebhooks(webhooks) => webhooks.review(attributes),
+            Plugin::MutatingPolicies(policies) => policies.review(attributes),
             _ => false,
         })
     }
 
-    /// Whether there is a validating webhook that may have to review a request.
-    pub(crate) fn asks_validating_webhooks(&self, attributes: &Attributes<'_>) -> bool {
+    /// Whether there is a validating webhook or policy that may have to review a request.
+    pub(crate) fn asks_validators(&self, attributes: &Attributes<'_>) -> bool {
         self.plugins.iter().any(|plugin| match plugin {
             Plugin::ValidatingWebhooks(webhooks) => webhooks.review(attributes),
+            Plugin::ValidatingPolicies(policies) => policies.review(attributes),
             _ => false,
         })
     }
@@ -225,6 +260,9 @@ impl Admission {
                     rule.validate(attributes, object)
                 }
                 (Plugin::Validating(plugin), object) => plugin.validate(attributes, object).await,
+                (Plugin::ValidatingPolicies(policies), object) if policies.review(attributes) => {
+                    Box::pin(policies.validate(attributes, object)).await
+                }
                 (Plugin::ValidatingWebhooks(webhooks), object) if webhooks.review(attributes) => {
                     Box::pin(webhooks.validate(attributes, object)).await
                 }
@@ -250,6 +288,21 @@ impl Admission {
             NamespaceLifecycle::recheck(attributes, store)?;
         }
         if self.charges { resource_quota::charges(attributes, object, store) } else { Ok(Vec::new()) }
+    }
+}
+
+/// State of a request between the two rounds of the mutating chain.
+#[derive(Default)]
+struct MutatingRound {
+    policies: Option<PolicyRound>,
+    webhooks: Option<Round>,
+}
+
+impl MutatingRound {
+    /// Whether the object was changed, so that a second round follows.
+    fn changed(&self) -> bool {
+        self.policies.as_ref().is_some_and(PolicyRound::changed)
+            || self.webhooks.as_ref().is_some_and(Round::changed)
     }
 }
 
@@ -290,6 +343,12 @@ impl Plugin {
             }
             AdmissionPlugin::DefaultIngressClass => rule(Box::new(default_classes::INGRESS)),
             AdmissionPlugin::PodTopologyLabels => rule(Box::new(pod_topology_labels::PodTopologyLabels)),
+            AdmissionPlugin::MutatingAdmissionPolicy => {
+                vec![Self::MutatingPolicies(MutatingPolicies::default())]
+            }
+            AdmissionPlugin::ValidatingAdmissionPolicy => {
+                vec![Self::ValidatingPolicies(ValidatingPolicies::default())]
+            }
             AdmissionPlugin::MutatingAdmissionWebhook => {
                 vec![Self::MutatingWebhooks(MutatingWebhooks::default())]
             }
@@ -301,7 +360,7 @@ impl Plugin {
     }
 }
 
-/// Restores `metadata.managedFields` if a webhook made them undecodable; `before` are the entries before the call. Returns the warning for
+/// Restores `metadata.managedFields` if a webhook or policy made them undecodable; `before` are the entries before the call. Returns the warning for
 /// the client.
 pub(crate) fn restore_managed_fields(before: &Value, object: &mut Value) -> Option<String> {
     let why = managed_fields::validate(object).err()?;

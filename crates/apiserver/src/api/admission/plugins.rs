@@ -47,8 +47,12 @@ pub enum AdmissionPlugin {
     DefaultIngressClass,
     /// Copies the zone and the region of a node to its pods.
     PodTopologyLabels,
+    /// Evaluates MutatingAdmissionPolicies.
+    MutatingAdmissionPolicy,
     /// Calls the webhooks of MutatingWebhookConfigurations.
     MutatingAdmissionWebhook,
+    /// Evaluates ValidatingAdmissionPolicies.
+    ValidatingAdmissionPolicy,
     /// Calls the webhooks of ValidatingWebhookConfigurations.
     ValidatingAdmissionWebhook,
     /// Enforces ResourceQuotas.
@@ -57,7 +61,7 @@ pub enum AdmissionPlugin {
 
 impl AdmissionPlugin {
     /// All plugins, in the order in which they are called.
-    pub(crate) const ALL: [Self; 20] = [
+    pub(crate) const ALL: [Self; 22] = [
         Self::NamespaceLifecycle,
         Self::LimitRanger,
         Self::ServiceAccount,
@@ -75,8 +79,9 @@ impl AdmissionPlugin {
         Self::CertificateSubjectRestriction,
         Self::DefaultIngressClass,
         Self::PodTopologyLabels,
-        // kube-apiserver evaluates admission policies before each of these two plugins.
+        Self::MutatingAdmissionPolicy,
         Self::MutatingAdmissionWebhook,
+        Self::ValidatingAdmissionPolicy,
         Self::ValidatingAdmissionWebhook,
         Self::ResourceQuota,
     ];

@@ -1,5 +1,6 @@
 //! Events of an audit.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -29,6 +30,8 @@ pub struct AuditEvent {
     /// Decisions of access control, in order: about the request itself, then about other permissions that it needs. Queries that a client
     /// sends as access reviews are not included.
     pub checks: Vec<AccessCheck>,
+    /// Annotations of admission policies, such as `validation.policy.admission.k8s.io/validation_failure`.
+    pub annotations: BTreeMap<String, String>,
 }
 
 impl AuditEvent {
@@ -41,6 +44,7 @@ impl AuditEvent {
             request: target.info().cloned(),
             code: None,
             checks: Vec::new(),
+            annotations: BTreeMap::new(),
         }
     }
 
@@ -49,6 +53,7 @@ impl AuditEvent {
         self.user = record.user().unwrap_or(self.user);
         self.impersonated = record.impersonated();
         self.checks = record.take_checks();
+        self.annotations = record.take_annotations();
         if let (Some(request), Some(name)) = (&mut self.request, record.created())
             && request.name.is_empty()
         {

@@ -27,7 +27,8 @@
 //!
 //! An [`AuditEvent`] is recorded when the response of a request starts, before the client receives it. The event contains the decisions of
 //! access control about the request itself, and about other permissions that the request needed, such as `create` for an apply of a new
-//! object. The server's own controllers make no requests, and a request that a [fault](crate::faults) answers is not recorded.
+//! object. It also contains the annotations of admission policies. The server's own controllers make no requests, and a request that a
+//! [fault](crate::faults) answers is not recorded.
 //!
 //! Without a log or another [`AuditSink`] a request costs one atomic load.
 

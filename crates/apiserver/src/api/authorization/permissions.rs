@@ -1,5 +1,6 @@
 //! Access control for one request, with a record for the audit.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
@@ -69,6 +70,8 @@ pub(crate) struct Record {
     /// Name of the object that the request created.
     created: OnceLock<String>,
     checks: Mutex<Vec<AccessCheck>>,
+    /// Annotations of admission.
+    annotations: Mutex<BTreeMap<String, String>>,
 }
 
 impl Record {
@@ -90,6 +93,11 @@ impl Record {
     /// Returns the recorded decisions, and removes them.
     pub(crate) fn take_checks(&self) -> Vec<AccessCheck> {
         std::mem::take(&mut self.checks.lock())
+    }
+
+    /// Returns the recorded annotations, and removes them.
+    pub(crate) fn take_annotations(&self) -> BTreeMap<String, String> {
+        std::mem::take(&mut self.annotations.lock())
     }
 }
 
@@ -153,6 +161,13 @@ impl Permissions {
     pub(crate) fn record_created(&self, name: &str) {
         if let Some(record) = &self.record {
             let _ = record.created.set(name.to_owned());
+        }
+    }
+
+    /// Records an annotation of admission. The first value of a key counts.
+    pub(crate) fn record_annotation(&self, key: &str, value: &str) {
+        if let Some(record) = &self.record {
+            record.annotations.lock().entry(key.to_owned()).or_insert_with(|| value.to_owned());
         }
     }
 

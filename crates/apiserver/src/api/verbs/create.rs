@@ -184,7 +184,7 @@ pub(super) fn prepare_storage(call: &Call, attributes: &Attributes<'_>, object: 
     let is_pruned = served.is_custom()
         && !served.is_stored_in_another_version()
         && !served.converts_writes()
-        && call.context.admission.asks_mutating_webhooks(attributes)
+        && call.context.admission.asks_mutators(attributes)
         && !served.unknown_fields(object).is_empty();
     served.strategy.prepare_storage(served, object);
     is_pruned

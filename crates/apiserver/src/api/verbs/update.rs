@@ -183,17 +183,17 @@ pub(crate) async fn change(
         call.check_escalation(Some(&old), &new)?;
         // Checked only here, because a patch may set `resourceVersion`.
         check_revision(call, &stored, &new)?;
-        let asks_webhooks = matches!(reviewed, UpdateReview::Object)
+        let asks_validators = matches!(reviewed, UpdateReview::Object)
             && !served.is_custom()
-            && admission.asks_validating_webhooks(&call.attributes(operation, Some(&old)));
-        let typed = asks_webhooks.then(|| new.clone());
+            && admission.asks_validators(&call.attributes(operation, Some(&old)));
+        let typed = asks_validators.then(|| new.clone());
         // Addresses and ports of a Service stay reserved until the commit, or the end of a dry run.
         let _reserved = prepare(call, &old, &mut new, options.dry_run)?;
         // Compared with the fields that `prepare` restores.
         managed_fields::keep_times_of_no_op(&old, &mut new);
         match reviewed {
             UpdateReview::Object => {
-                // Webhooks see the empty lists, which are stored as null.
+                // Webhooks and policies see the empty lists, which are stored as null.
                 let seen = typed.map(|typed| {
                     let mut seen = new.clone();
                     go_struct::recall_empty(&typed, &mut seen);

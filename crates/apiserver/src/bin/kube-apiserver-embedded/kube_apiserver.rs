@@ -44,7 +44,7 @@ const PROGRAM: Program = Program {
 };
 
 /// Admission plugins of kube-apiserver v1.36.3 that are absent here.
-const ABSENT_PLUGINS: [&str; 21] = [
+const ABSENT_PLUGINS: [&str; 19] = [
     "AlwaysAdmit",
     "AlwaysDeny",
     "AlwaysPullImages",
@@ -55,7 +55,6 @@ const ABSENT_PLUGINS: [&str; 21] = [
     "ImagePolicyWebhook",
     "JobValidation",
     "LimitPodHardAntiAffinityTopology",
-    "MutatingAdmissionPolicy",
     "NamespaceAutoProvision",
     "NamespaceExists",
     "NodeDeclaredFeatureValidator",
@@ -65,7 +64,6 @@ const ABSENT_PLUGINS: [&str; 21] = [
     "PodNodeSelector",
     "PodResizeValidator",
     "PodTolerationRestriction",
-    "ValidatingAdmissionPolicy",
 ];
 
 /// Serves until a signal arrives.

@@ -1,4 +1,4 @@
-//! ValidatingAdmissionPolicies, MutatingAdmissionPolicies and their bindings. This server stores them without evaluating them.
+//! ValidatingAdmissionPolicies, MutatingAdmissionPolicies and their bindings. The admission plugins of these names evaluate them.
 
 mod policy_expressions;
 mod policy_rules;
@@ -28,8 +28,8 @@ impl BuiltinKind for AdmissionPolicy {
         policy_rules::validate_policy(kind_of(resource), new, old)
     }
 
-    fn warnings(&self, resource: &Resource, policy: &Value, old: Option<&Value>) -> Vec<String> {
-        warnings(resource, policy, old)
+    fn warnings(&self, _resource: &Resource, policy: &Value, _old: Option<&Value>) -> Vec<String> {
+        static_name(policy).into_iter().collect()
     }
 
     fn status_keeps(&self) -> &'static [&'static str] {
@@ -53,8 +53,8 @@ impl BuiltinKind for AdmissionPolicyBinding {
         policy_rules::validate_binding(kind_of(resource), new)
     }
 
-    fn warnings(&self, resource: &Resource, binding: &Value, old: Option<&Value>) -> Vec<String> {
-        warnings(resource, binding, old)
+    fn warnings(&self, _resource: &Resource, binding: &Value, _old: Option<&Value>) -> Vec<String> {
+        static_name(binding).into_iter().collect()
     }
 }
 
@@ -73,16 +73,6 @@ fn default_match_resources(criteria: &mut Value) {
     }
 }
 
-/// Returns the warning for a new object, because kube-apiserver would evaluate it. Without a warning, a test that creates a policy could
-/// take the missing effect for success.
-fn warnings(resource: &Resource, object: &Value, old: Option<&Value>) -> Vec<String> {
-    let without_effect = old.is_none().then(|| {
-        let kind = &resource.kind;
-        format!("kube-apiserver-embedded: this {kind} has no effect: no admission policy is evaluated")
-    });
-    static_name(object).into_iter().chain(without_effect).collect()
-}
-
 /// Returns the warning about a name that is reserved for configurations in files of kube-apiserver.
 pub(super) fn static_name(object: &Value) -> Option<String> {
     text(&object["metadata"], "name").ends_with(".static.k8s.io").then(|| {
@@ -97,7 +87,7 @@ mod tests {
     use kube_apimachinery::go;
 
     use super::*;
-    use crate::kinds::builtin::test_helpers::{check, served_kind};
+    use crate::kinds::builtin::test_helpers::check;
 
     /// Returns a policy whose spec has these parts.
     fn policy(parts: &Value) -> Value {
@@ -234,24 +224,5 @@ mod tests {
             |expression: &str, why: &str| check("ApplyConfiguration", "applyConfiguration", expression, why);
         apply("{}", "must evaluate to Object but got map(dyn, dyn)");
         apply("Object{spec: Object.spec{a: 1}}", "");
-    }
-
-    #[test]
-    fn new_policies_and_bindings_have_a_warning() {
-        for kind in [
-            "ValidatingAdmissionPolicy",
-            "ValidatingAdmissionPolicyBinding",
-            "MutatingAdmissionPolicy",
-            "MutatingAdmissionPolicyBinding",
-        ] {
-            let served = served_kind(kind);
-            let object = json!({});
-            let warnings = |old: Option<&Value>| served.strategy.warnings(&served, &object, old, "");
-            let expected = format!(
-                "kube-apiserver-embedded: this {kind} has no effect: no admission policy is evaluated"
-            );
-            assert_eq!(warnings(None), [expected]);
-            assert_eq!(warnings(Some(&object)), [""; 0]);
-        }
     }
 }

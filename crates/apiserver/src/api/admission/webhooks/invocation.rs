@@ -7,10 +7,10 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::admission_review::{self, AdmissionResponse, WebhookKind};
-use super::match_conditions;
-use super::matching::operation_name;
 use super::webhook::Webhook;
 use crate::api::admission::Attributes;
+use crate::api::admission::expression_input::ExpressionInput;
+use crate::api::admission::matching::operation_name;
 use crate::kind::registry::ServedKind;
 use crate::metrics::{WebhookLabels, WebhookOutcome};
 use crate::webhook_client::TimeoutQuery;
@@ -45,9 +45,19 @@ impl Invocation<'_> {
     /// Whether the match conditions of a webhook hold.
     ///
     /// # Errors
-    /// 403 if one of them cannot be evaluated.
+    /// 403 if one of them cannot be evaluated, unless the failure policy is `Ignore`; then the webhook is not called.
     pub(super) fn matches_conditions(&self, webhook: &Webhook) -> Result<bool, ApiError> {
-        match_conditions::hold(webhook, self.attributes, self.served, self.object, self.old)
+        if webhook.conditions.is_empty() {
+            return Ok(true);
+        }
+        let attributes = self.attributes;
+        // Conditions see the resource of the request, and the objects in the version of the webhook.
+        let input = ExpressionInput::new(attributes, self.served, attributes.served, self.object, self.old);
+        webhook.conditions.hold(&input, None).map_err(|why| {
+            let resource = &attributes.served.resource;
+            let name = input.request["name"].as_str().unwrap_or_default();
+            ApiError::forbidden(&resource.group, &resource.plural, name, &why)
+        })
     }
 
     /// Calls a webhook. Dropping the future ends the call.

@@ -13,19 +13,31 @@
 //!   error that arrives first.)
 //! - A call that fails refuses the request with 500, unless the `failurePolicy` is `Ignore`. A denial always refuses it.
 //!
-//! A configuration takes effect with its commit. Audit annotations of responses are checked and then dropped: audit events have no
-//! annotations.
+//! A configuration takes effect with its commit. Audit annotations of responses are checked and then dropped.
 
 mod admission_review;
 mod configurations;
 mod invocation;
-mod match_conditions;
-mod matching;
 mod mutating;
 mod validating;
-mod versions;
 mod webhook;
 
 pub(crate) use self::configurations::Configurations;
 pub(super) use self::mutating::{MutatingWebhooks, Round};
 pub(super) use self::validating::ValidatingWebhooks;
+use super::Attributes;
+
+/// Kinds that configure admission. Webhooks never review them.
+const EXEMPT: [&str; 6] = [
+    "ValidatingWebhookConfiguration",
+    "MutatingWebhookConfiguration",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding",
+    "MutatingAdmissionPolicy",
+    "MutatingAdmissionPolicyBinding",
+];
+
+/// Whether the object under review configures admission.
+fn is_exempt(attributes: &Attributes<'_>) -> bool {
+    attributes.kind.group == "admissionregistration.k8s.io" && EXEMPT.contains(&attributes.kind.kind)
+}

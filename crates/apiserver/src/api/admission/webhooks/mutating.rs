@@ -2,22 +2,21 @@
 
 use std::sync::Arc;
 
-use kube_apimachinery::decode;
 use kube_apimachinery::go::quote;
-use kube_apimachinery::metadata;
 use kube_apimachinery::patch::{self, AdmissionPatchError};
-use kube_apimachinery::status::{ApiError, FieldError};
-use serde_json::{Value, json};
+use kube_apimachinery::status::ApiError;
+use serde_json::Value;
 use tokio::time::Instant;
 
 use super::admission_review::{AdmissionResponse, JSON_PATCH, WebhookKind};
 use super::configurations::{Configurations, Webhooks};
 use super::invocation::{Invocation, WebhookFailure, consequence, measure};
-use super::matching::{ReceivedAs, is_exempt, matches};
-use super::versions::{Equivalents, convert};
+use super::is_exempt;
 use super::webhook::Webhook;
-use crate::api::admission::{Attributes, ObjectKind, restore_managed_fields};
-use crate::kind::registry::ServedKind;
+use crate::api::admission::changed_object::{ChangedBy, decoded, with_type};
+use crate::api::admission::matching::ReceivedAs;
+use crate::api::admission::versions::{Equivalents, convert};
+use crate::api::admission::{Attributes, restore_managed_fields};
 
 /// Calls mutating webhooks, in one or two rounds.
 pub(in crate::api::admission) struct MutatingWebhooks {
@@ -30,6 +29,8 @@ pub(in crate::api::admission) struct Round {
     webhooks: Webhooks,
     /// Whether a webhook changed the object, so that a second round follows.
     changed: bool,
+    /// Whether a second round follows in any case.
+    second_follows: bool,
     /// Called webhooks with `reinvocationPolicy: IfNeeded`, by their place. They are called again if the object changes.
     called: Vec<usize>,
     /// Webhooks that are called in the second round.
@@ -67,7 +68,7 @@ impl MutatingWebhooks {
         self.configurations.has_webhooks() && !is_exempt(attributes)
     }
 
-    /// Calls the webhooks in a first round.
+    /// Calls the webhooks in a first round. `second_follows` is whether a second round will follow even if no webhook changes the object.
     ///
     /// # Errors
     /// The error of the first webhook that refuses.
@@ -75,10 +76,17 @@ impl MutatingWebhooks {
         &self,
         attributes: &Attributes<'_>,
         object: Option<&mut Value>,
+        second_follows: bool,
     ) -> Result<Round, ApiError> {
         let webhooks = self.configurations.webhooks();
-        let mut round =
-            Round { webhooks, changed: false, called: Vec::new(), again: Vec::new(), output: Value::Null };
+        let mut round = Round {
+            webhooks,
+            changed: false,
+            second_follows,
+            called: Vec::new(),
+            again: Vec::new(),
+            output: Value::Null,
+        };
         self.run(attributes, object, &mut round, None).await?;
         Ok(round)
     }
@@ -115,7 +123,7 @@ impl MutatingWebhooks {
             if only.is_some_and(|only| !only.contains(&place)) {
                 continue;
             }
-            let Some(form) = matches(webhook, attributes, review.object(), &self.equivalents)? else {
+            let Some(form) = webhook.criteria.matches(attributes, review.object(), &self.equivalents)? else {
                 continue;
             };
             match review.call(webhook, &form).await? {
@@ -134,7 +142,7 @@ impl MutatingWebhooks {
         {
             attributes.warn(warning);
         }
-        if round.changed && only.is_none() {
+        if (round.changed || round.second_follows) && only.is_none() {
             // The second round compares the object with it, to find changes by the plugins of the server.
             round.output = object.map_or(Value::Null, |object| object.clone());
         }
@@ -207,7 +215,7 @@ impl<'a> ReviewedState<'a> {
         };
         measure(webhook, attributes, WebhookKind::Mutating, since, &patched);
         let new = match patched {
-            Ok(Some(new)) => decoded(attributes, served, new)?,
+            Ok(Some(new)) => decoded(attributes, served, new, ChangedBy::Webhook)?,
             Ok(None) => return Ok(WebhookReply::Unchanged),
             Err(failure) => {
                 return consequence(webhook, failure).map_or(Ok(WebhookReply::Unchanged), Err);
@@ -272,31 +280,6 @@ impl<'a> ReviewedState<'a> {
     }
 }
 
-/// Returns a copy of a custom object with the kind of its endpoint, if the object has another kind. Webhooks receive the copy. If one of them
-/// patches it, the object has the right kind from then on; otherwise validation refuses the object for its kind.
-///
-/// # Errors
-/// 500 if the object has another version.
-fn with_type(attributes: &Attributes<'_>, object: &Value) -> Result<Option<Value>, ApiError> {
-    let expected = &attributes.served.kind;
-    if !attributes.served.is_custom() || !attributes.is_of_resource() || attributes.served.is_of_kind(object)
-    {
-        return Ok(None);
-    }
-    let text = |field: &str| object[field].as_str().unwrap_or_default();
-    let (version, kind) = (text("apiVersion"), text("kind"));
-    if version != &*expected.api_version {
-        let slash = if version.contains('/') { "" } else { "/" };
-        let target = quote(&expected.api_version);
-        return Err(ApiError::internal(format!(
-            "{slash}{version}, Kind={kind} is unstructured and is not suitable for converting to {target}"
-        )));
-    }
-    let mut typed = object.clone();
-    typed["kind"] = json!(expected.kind);
-    Ok(Some(typed))
-}
-
 /// Result of a webhook that allows a request.
 enum WebhookReply {
     /// The match conditions of the webhook do not hold.
@@ -340,82 +323,4 @@ fn patched(
         Err(AdmissionPatchError::Inapplicable(why)) => return Err(internal(why)),
     };
     Ok(Some(new))
-}
-
-/// Decodes a patched object of `served`, and completes it. Custom objects keep unknown fields: another version may know them, and their
-/// metadata are checked when they are stored.
-///
-/// # Errors
-/// 500 if the object cannot be decoded, 422 if a custom object changed its type.
-fn decoded(attributes: &Attributes<'_>, served: &ServedKind, mut object: Value) -> Result<Value, ApiError> {
-    let kind = if attributes.is_of_resource() { ObjectKind::of(served) } else { attributes.kind };
-    check_type(attributes, served, kind, &mut object)?;
-    if !attributes.is_of_resource() {
-        attributes.conform(&mut object)?;
-        return Ok(object);
-    }
-    if served.is_custom() {
-        decode::normalize_numbers(&mut object);
-        served.schema.default_applied(&mut object);
-        return Ok(object);
-    }
-    served.decode_errors(&mut object, &[]).map_err(|why| ApiError::internal_error(&why))?;
-    // Annotations that stand for fields of Go's internal type are not set before the object is converted to it.
-    let given = object["metadata"]["annotations"].clone();
-    served.conform(&mut object);
-    served.retain_version_annotations(&given, &mut object);
-    Ok(object)
-}
-
-/// Checks that a patched object still has its kind. A missing type is restored.
-fn check_type(
-    attributes: &Attributes<'_>,
-    served: &ServedKind,
-    kind: ObjectKind<'_>,
-    object: &mut Value,
-) -> Result<(), ApiError> {
-    let expected = kind.api_version();
-    let text = |field: &str| object[field].as_str().unwrap_or_default().to_owned();
-    let (found_version, found_kind) = (text("apiVersion"), text("kind"));
-    if (&*found_version, &*found_kind) == (&*expected, kind.kind) {
-        return Ok(());
-    }
-    let internal = |why: String| Err(ApiError::internal_error(&why));
-    if served.is_custom() && attributes.is_of_resource() {
-        if found_kind.is_empty() {
-            return internal(format!("Object 'Kind' is missing in '{object}'"));
-        }
-        let wrong = [("kind", &found_kind, kind.kind), ("apiVersion", &found_version, &expected)];
-        let wrong = wrong.into_iter().filter(|(_, found, expected)| found != expected);
-        let errors = wrong.map(|(field, found, expected)| {
-            FieldError::invalid(field, &quote(found), &format!("must be {expected}"))
-        });
-        let name = metadata::text(object, "name");
-        return Err(ApiError::invalid(kind.group, kind.kind, name, errors.collect()));
-    }
-    let found_version = if found_version.is_empty() { expected.clone() } else { found_version };
-    let found_kind = if found_kind.is_empty() { kind.kind.to_owned() } else { found_kind };
-    if (&*found_version, &*found_kind) != (&*expected, kind.kind) {
-        let (group, version) = found_version.split_once('/').unwrap_or(("", &found_version));
-        let registry = attributes.cluster.registry();
-        let Some(other) = registry.by_kind(group, version, &found_kind).filter(|other| !other.is_custom())
-        else {
-            return internal(format!(
-                "no kind {} is registered for version {} in scheme \"pkg/runtime/scheme.go:111\"",
-                quote(&found_kind),
-                quote(&found_version)
-            ));
-        };
-        if let Err(why) = other.decode_errors(object, &[]) {
-            return internal(why);
-        }
-        let package = kind.group.split('.').next().filter(|name| !name.is_empty()).unwrap_or("core");
-        return Err(ApiError::internal(format!(
-            "converting ({version}.{found_kind}) to ({package}.{}): unknown conversion",
-            kind.kind
-        )));
-    }
-    object["apiVersion"] = found_version.into();
-    object["kind"] = found_kind.into();
-    Ok(())
 }

@@ -11,11 +11,11 @@ use tokio::time::Instant;
 use super::admission_review::WebhookKind;
 use super::configurations::Configurations;
 use super::invocation::{CallOutcome, Invocation, consequence, measure};
-use super::matching::{ReceivedAs, is_exempt, matches};
-use super::versions::{Equivalents, convert};
+use super::is_exempt;
 use super::webhook::Webhook;
 use crate::api::admission::Attributes;
-use crate::kind::registry::ServedKind;
+use crate::api::admission::matching::ReceivedAs;
+use crate::api::admission::versions::{ConvertedObjects, Equivalents};
 
 /// Maximum number of webhooks that are called at the same time for a request.
 const MAX_PARALLEL_CALLS: usize = 64;
@@ -54,7 +54,7 @@ impl ValidatingWebhooks {
         let webhooks = self.configurations.webhooks();
         let mut invoked = Vec::new();
         for webhook in webhooks.iter() {
-            if let Some(form) = matches(webhook, attributes, object, &self.equivalents)? {
+            if let Some(form) = webhook.criteria.matches(attributes, object, &self.equivalents)? {
                 invoked.push((webhook, form));
             }
         }
@@ -64,7 +64,8 @@ impl ValidatingWebhooks {
             if let ReceivedAs::Equivalent(served) = form
                 && !versions.iter().any(|version| Arc::ptr_eq(&version.served, served))
             {
-                versions.push(ConvertedObjects::of(attributes, served, object).await?);
+                let wrapped = |error: ApiError| ApiError::internal_error(error.message());
+                versions.push(ConvertedObjects::of(attributes, served, object).await.map_err(wrapped)?);
             }
         }
         let mut invocations = Vec::new();
@@ -114,24 +115,4 @@ fn call<'a>(
         (webhook, outcome)
     };
     call.boxed()
-}
-
-/// The objects of a request in another version.
-struct ConvertedObjects {
-    served: Arc<ServedKind>,
-    object: Option<Value>,
-    old: Option<Value>,
-}
-
-impl ConvertedObjects {
-    async fn of(
-        attributes: &Attributes<'_>,
-        served: &Arc<ServedKind>,
-        object: Option<&Value>,
-    ) -> Result<Self, ApiError> {
-        let wrapped = |error: ApiError| ApiError::internal_error(error.message());
-        let old = convert(attributes, attributes.served, served, attributes.old).await.map_err(wrapped)?;
-        let object = convert(attributes, attributes.served, served, object).await.map_err(wrapped)?;
-        Ok(Self { served: Arc::clone(served), object, old })
-    }
 }

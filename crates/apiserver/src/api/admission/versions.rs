@@ -7,7 +7,7 @@ use kube_apimachinery::status::ApiError;
 use parking_lot::Mutex;
 use serde_json::Value;
 
-use crate::api::admission::Attributes;
+use super::Attributes;
 use crate::api::conversion::Converter;
 use crate::kind::registry::ServedKind;
 use crate::kind::resource::StorageKey;
@@ -98,4 +98,27 @@ pub(super) async fn convert(
         to.conform(&mut converted);
     }
     Ok(Some(converted))
+}
+
+/// The objects of a request in another version.
+pub(super) struct ConvertedObjects {
+    pub(super) served: Arc<ServedKind>,
+    pub(super) object: Option<Value>,
+    pub(super) old: Option<Value>,
+}
+
+impl ConvertedObjects {
+    /// Converts the objects of a request.
+    ///
+    /// # Errors
+    /// 500 if the conversion webhook fails.
+    pub(super) async fn of(
+        attributes: &Attributes<'_>,
+        served: &Arc<ServedKind>,
+        object: Option<&Value>,
+    ) -> Result<Self, ApiError> {
+        let old = convert(attributes, attributes.served, served, attributes.old).await?;
+        let object = convert(attributes, attributes.served, served, object).await?;
+        Ok(Self { served: Arc::clone(served), object, old })
+    }
 }

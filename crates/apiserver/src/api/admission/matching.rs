@@ -1,4 +1,4 @@
-//! Matching by rules and selectors: whether a webhook is called for a request, and in which version of the resource.
+//! Matching by rules and selectors: whether a webhook or an admission policy reviews a request, and in which version of the resource.
 
 use std::sync::Arc;
 
@@ -7,36 +7,36 @@ use kube_apimachinery::status::ApiError;
 use serde_json::Value;
 
 use super::versions::Equivalents;
-use super::webhook::Webhook;
-use crate::api::admission::{Attributes, Operation, is_namespace};
+use super::{Attributes, Operation, is_namespace};
 use crate::kind::registry::ServedKind;
 use crate::kind::resource::Resource;
 use crate::store::{Key, TypeMeta};
 
-/// Kinds that configure admission. Webhooks never review them.
-const EXEMPT: [&str; 6] = [
-    "ValidatingWebhookConfiguration",
-    "MutatingWebhookConfiguration",
-    "ValidatingAdmissionPolicy",
-    "ValidatingAdmissionPolicyBinding",
-    "MutatingAdmissionPolicy",
-    "MutatingAdmissionPolicyBinding",
-];
-
-/// Whether the object under review configures admission.
-pub(super) fn is_exempt(attributes: &Attributes<'_>) -> bool {
-    attributes.kind.group == "admissionregistration.k8s.io" && EXEMPT.contains(&attributes.kind.kind)
+/// Requests that a webhook or an admission policy reviews.
+#[derive(Debug)]
+pub(super) struct MatchCriteria {
+    /// Rules of which one must match; `None` matches all requests.
+    rules: Option<Vec<RequestRule>>,
+    /// Rules of which none may match.
+    excluded: Vec<RequestRule>,
+    /// Whether rules also match requests for the same resource in another version or group (`matchPolicy: Equivalent`).
+    matches_equivalent: bool,
+    /// Namespaces of the objects to review; `None` selects none, because the stored selector is invalid.
+    namespace_selector: Option<LabelSelector>,
+    object_selector: Option<LabelSelector>,
 }
 
 /// A rule: operations on resources.
 #[derive(Debug)]
-pub(super) struct WebhookRule {
+struct RequestRule {
     operations: Vec<String>,
     groups: Vec<String>,
     versions: Vec<String>,
     /// Pairs of resource and subresource, each of which may be `*`.
     resources: Vec<(String, String)>,
     scope: ResourceScope,
+    /// Names of the objects; empty for all names.
+    names: Vec<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,8 +46,8 @@ enum ResourceScope {
     Cluster,
 }
 
-impl WebhookRule {
-    pub(super) fn read(rule: &Value) -> Self {
+impl RequestRule {
+    fn read(rule: &Value) -> Self {
         let texts = |field: &str| -> Vec<String> {
             let texts = rule[field].as_array().into_iter().flatten();
             texts.filter_map(|text| Some(text.as_str()?.to_owned())).collect()
@@ -66,6 +66,7 @@ impl WebhookRule {
                 Some("Cluster") => ResourceScope::Cluster,
                 _ => ResourceScope::All,
             },
+            names: texts("resourceNames"),
         }
     }
 
@@ -87,6 +88,8 @@ impl WebhookRule {
             && has(&self.groups, &resource.group)
             && has(&self.versions, &resource.version)
             && self.resources.iter().any(is_named)
+            // A name that is still to be generated is in no list.
+            && (self.names.is_empty() || self.names.iter().any(|name| name == attributes.name))
     }
 }
 
@@ -100,7 +103,7 @@ pub(super) fn operation_name(operation: Operation) -> &'static str {
     }
 }
 
-/// Resource as which a webhook receives the request.
+/// Resource as which a webhook or an admission policy receives the request.
 #[derive(Debug, Clone)]
 pub(super) enum ReceivedAs {
     /// The resource of the request.
@@ -120,41 +123,78 @@ impl ReceivedAs {
     }
 }
 
-/// Returns the resource as which a webhook receives the request; `None` if its rules or selectors do not match. Match conditions are not
-/// evaluated here.
-///
-/// # Errors
-/// 404 if the namespace, whose labels the selector needs, does not exist.
-pub(super) fn matches(
-    webhook: &Webhook,
-    attributes: &Attributes<'_>,
-    object: Option<&Value>,
-    equivalents: &Equivalents,
-) -> Result<Option<ReceivedAs>, ApiError> {
-    // Rules come first, because they cost least and decide most often.
-    let Some(form) = matching_form(webhook, attributes, equivalents) else { return Ok(None) };
-    if !selects_object(webhook.object_selector.as_ref(), attributes, object) {
-        return Ok(None);
+impl MatchCriteria {
+    /// Reads the criteria of a webhook.
+    pub(super) fn of_webhook(hook: &Value) -> Self {
+        Self::read(hook, Some(rules_in(hook, "rules")))
     }
-    let is_selected = selects_namespace(webhook.namespace_selector.as_ref(), attributes, object)?;
-    Ok(is_selected.then_some(form))
+
+    /// Reads the `matchConstraints` of an admission policy or the `matchResources` of its binding. Without rules they match all requests.
+    pub(super) fn of_policy(resources: &Value) -> Self {
+        let rules = Some(rules_in(resources, "resourceRules")).filter(|rules| !rules.is_empty());
+        Self::read(resources, rules)
+    }
+
+    fn read(criteria: &Value, rules: Option<Vec<RequestRule>>) -> Self {
+        Self {
+            rules,
+            excluded: rules_in(criteria, "excludeResourceRules"),
+            matches_equivalent: criteria["matchPolicy"] != "Exact",
+            namespace_selector: LabelSelector::from_object(&criteria["namespaceSelector"]),
+            object_selector: LabelSelector::from_object(&criteria["objectSelector"]),
+        }
+    }
+
+    /// Returns the resource as which a webhook or policy receives the request; `None` if the rules or selectors do not match. Match
+    /// conditions are not evaluated here.
+    ///
+    /// # Errors
+    /// 404 if the namespace, whose labels the selector needs, does not exist.
+    pub(super) fn matches(
+        &self,
+        attributes: &Attributes<'_>,
+        object: Option<&Value>,
+        equivalents: &Equivalents,
+    ) -> Result<Option<ReceivedAs>, ApiError> {
+        // Rules come first, because they cost least and decide most often.
+        if self.matching_form(&self.excluded, attributes, equivalents).is_some() {
+            return Ok(None);
+        }
+        let form = match &self.rules {
+            None => Some(ReceivedAs::Requested),
+            Some(rules) => self.matching_form(rules, attributes, equivalents),
+        };
+        let Some(form) = form else { return Ok(None) };
+        if !selects_object(self.object_selector.as_ref(), attributes, object) {
+            return Ok(None);
+        }
+        let is_selected = selects_namespace(self.namespace_selector.as_ref(), attributes, object)?;
+        Ok(is_selected.then_some(form))
+    }
+
+    /// Returns the resource by which one of these rules matches.
+    fn matching_form(
+        &self,
+        rules: &[RequestRule],
+        attributes: &Attributes<'_>,
+        equivalents: &Equivalents,
+    ) -> Option<ReceivedAs> {
+        if rules.iter().any(|rule| rule.matches(attributes, &attributes.served.resource)) {
+            return Some(ReceivedAs::Requested);
+        }
+        if !self.matches_equivalent || rules.is_empty() {
+            return None;
+        }
+        let others = equivalents.of(attributes.cluster, attributes.served, attributes.subresource);
+        let of_rule = |rule: &RequestRule| {
+            others.iter().find(|other| rule.matches(attributes, &other.resource)).cloned()
+        };
+        rules.iter().find_map(of_rule).map(ReceivedAs::Equivalent)
+    }
 }
 
-fn matching_form(
-    webhook: &Webhook,
-    attributes: &Attributes<'_>,
-    equivalents: &Equivalents,
-) -> Option<ReceivedAs> {
-    if webhook.rules.iter().any(|rule| rule.matches(attributes, &attributes.served.resource)) {
-        return Some(ReceivedAs::Requested);
-    }
-    if !webhook.matches_equivalent {
-        return None;
-    }
-    let others = equivalents.of(attributes.cluster, attributes.served, attributes.subresource);
-    let of_rule =
-        |rule: &WebhookRule| others.iter().find(|other| rule.matches(attributes, &other.resource)).cloned();
-    webhook.rules.iter().find_map(of_rule).map(ReceivedAs::Equivalent)
+fn rules_in(criteria: &Value, field: &str) -> Vec<RequestRule> {
+    criteria[field].as_array().into_iter().flatten().map(RequestRule::read).collect()
 }
 
 /// Whether the object selector matches the object before or after the request.
@@ -215,7 +255,7 @@ mod tests {
     /// Checks which requests of the form `OPERATION path` a rule matches.
     fn check(rule: &Value, requests: &[(&str, Operation, bool)]) {
         let server = testing::server();
-        let rule = WebhookRule::read(rule);
+        let rule = RequestRule::read(rule);
         for (path, operation, expected) in requests {
             let call = testing::call(&server, path);
             let write = WriteOptions::read(&call.query, WriteKind::Update).unwrap();
