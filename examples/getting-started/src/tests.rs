@@ -6,13 +6,17 @@ use std::{
 };
 
 use controller_runtime::{Client, Manager, ManagerOptions};
+use k8s_openapi::api::admissionregistration::v1::{
+    ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
+};
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::{Api, ResourceExt};
+use kube::{Api, ResourceExt, api::PostParams};
 use kube_envtest::{
     CrashPoint, Environment, Epoch, Instance, Operator, Rights, Transport, eventually_gone,
     eventually_object,
     faults::{Action, Failure, Rule, Verb},
 };
+use serde_json::json;
 use tokio::time::sleep;
 
 use super::{Team, TeamSpec, add_to};
@@ -132,6 +136,36 @@ async fn the_rights_of_the_manifests_are_enough_and_all_of_them_are_needed() -> 
         "update teams.example.com/finalizers",
     ];
     assert_eq!(rights.unused(), checked_by_others);
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_policy_of_the_cluster_limits_the_members_of_a_team() -> anyhow::Result<()> {
+    let env = Environment::builder().crd::<Team>().start().await?;
+    let policy: ValidatingAdmissionPolicy = serde_json::from_value(json!({
+        "metadata": {"name": "small-teams"},
+        "spec": {
+            "matchConstraints": {"resourceRules": [{
+                "apiGroups": ["example.com"], "apiVersions": ["v1"], "resources": ["teams"],
+                "operations": ["CREATE", "UPDATE"],
+            }]},
+            "validations": [{
+                "expression": "size(object.spec.members) <= 2",
+                "messageExpression": "'at most 2 members, not ' + string(size(object.spec.members))",
+            }],
+        },
+    }))?;
+    let binding: ValidatingAdmissionPolicyBinding = serde_json::from_value(json!({
+        "metadata": {"name": "small-teams"},
+        "spec": {"policyName": "small-teams", "validationActions": ["Deny"]},
+    }))?;
+    Api::all(env.client()).create(&PostParams::default(), &policy).await?;
+    Api::all(env.client()).create(&PostParams::default(), &binding).await?;
+
+    let teams = Api::<Team>::default_namespaced(env.client());
+    let refused = teams.create(&PostParams::default(), &team(&["ada", "bob", "cyd"])).await.unwrap_err();
+    assert!(refused.to_string().contains("at most 2 members, not 3"), "{refused}");
+    teams.create(&PostParams::default(), &team(&["ada", "bob"])).await?;
     Ok(())
 }
 
