@@ -249,7 +249,7 @@ pub(super) fn to_configuration(value: &Val<'_>, path: &str, cost: &mut Cost) -> 
         Val::List(elements) => {
             let mut list = Vec::with_capacity(elements.len());
             for (index, element) in elements.iter().enumerate() {
-                if matches!(element, Val::List(_) | Val::Map(_)) {
+                if matches!(element, Val::Null | Val::List(_) | Val::Map(_)) {
                     let why = "associative list with keys may not have non-map elements";
                     return Err(unfit(&format!("element {index}: {why}")));
                 }

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use super::{Attributes, ObjectKind};
 use crate::kind::registry::ServedKind;
 
-/// Returns a copy of a custom object with the kind of its endpoint, if the object has another kind. Webhooks and admission
-/// policies receive the copy. If one of them patches it, the object has the right kind from then on; otherwise validation refuses the object for its kind.
+/// Returns a copy of a custom object with the kind of its endpoint, if the object has another kind. Webhooks and admission policies receive
+/// the copy. If one of them patches it, the object has the right kind from then on; otherwise validation refuses the object for its kind.
 ///
 /// # Errors
 /// 500 if the object has another version.
