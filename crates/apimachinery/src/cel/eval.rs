@@ -16,7 +16,7 @@ use super::message::{self, MessageNode};
 use super::operators;
 use super::parser::{Expr, Fold, FoldKind, OPTIONAL_PART, SyntaxNode};
 use super::patterns::{self, ConstantPatterns};
-use super::value::{RcCow, Val};
+use super::value::{Literal, RcCow, Val};
 
 /// Cost of a query to the authorizer, as in kube-apiserver. An expression can afford two.
 const AUTHORIZER_CHECK: u64 = 350_000;
@@ -221,6 +221,13 @@ impl<'a> Evaluator<'a, '_> {
                 Val::Bool(false) => self.value(otherwise),
                 _ => Err(no_overload()),
             };
+        }
+        if let ("_?._", [operand, key]) = (function, arguments)
+            && let Some(composition) = &self.activation.composition
+            && self.is_variable(operand, "variables")
+            && let Expr::Literal(Literal::String(field)) = &key.expr
+        {
+            return composition.value(field, self.activation, self.cost).map(Val::some);
         }
         let target = target.map(|target| self.value(target)).transpose()?;
         // The alternative is only evaluated if the optional value is empty. Other values are returned unchanged, as in cel-go.

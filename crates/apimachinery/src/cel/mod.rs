@@ -1,12 +1,12 @@
-//! The Common Expression Language with Kubernetes' libraries: parsing, type checking and evaluation, for match conditions of webhooks and
-//! for the rules of custom resources.
+//! The Common Expression Language with Kubernetes' libraries: parsing, type checking and evaluation, for match conditions of
+//! webhooks, for admission policies and for the rules of custom resources.
 //!
 //! Messages are those of Go's `cel-go`, with the place in the text. The evaluation has a budget, so that no expression of a client
 //! runs for long: each step costs at least 1, and more if it compares values or reads a text. `cost` has the rules.
 //!
-//! The evaluation has all operators, macros and functions that kube-apiserver has for custom resources, including optional values. The type
-//! checker knows fewer functions: match conditions with the others (quantities, addresses, URLs, versions, formats, sets, times) are refused
-//! with the name of the function when they are compiled.
+//! The evaluation has all operators, macros and functions that kube-apiserver has for custom resources and policies, including optional
+//! values. The type checker knows fewer functions: match conditions with the others (quantities, addresses, URLs, versions, formats, sets,
+//! times) are refused with the name of the function when they are compiled.
 
 mod authorization;
 mod composition;

@@ -148,6 +148,7 @@ fn variables_are_evaluated_at_their_first_use() {
     let of = |text: &str| evaluated(text, &variables);
     assert_eq!(of("variables.loud"), Ok(json!("WEB!")));
     assert_eq!(of("variables.twice"), Ok(json!("two")));
+    assert_eq!(of("variables.?name.orValue('none') == 'web'"), Ok(json!(true)));
     assert_eq!(of("has(variables.name) && (true || variables.broken)"), Ok(json!(true)));
     assert_eq!(
         of("variables.again"),
