@@ -3,7 +3,7 @@
 //! The longest equal block of lines splits both texts, and each side is split again. In a text of 200 lines or more, lines that occur often
 //! do not begin such a block.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 /// Equal lines that are shown around a difference.
 const CONTEXT: usize = 3;
@@ -68,7 +68,7 @@ fn range(start: usize, end: usize) -> String {
 
 /// Returns the equal blocks in ascending order, and an empty one at the end of the texts.
 fn equal_blocks(old: &[&str], new: &[&str]) -> Option<Vec<EqualBlock>> {
-    let mut places: HashMap<&str, Vec<usize>> = HashMap::new();
+    let mut places: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for (index, line) in new.iter().enumerate() {
         places.entry(line).or_default().push(index);
     }
@@ -112,7 +112,7 @@ struct LineSearch<'a> {
     old: &'a [&'a str],
     new: &'a [&'a str],
     /// Indexes of each line of the new text, without frequent lines.
-    places: HashMap<&'a str, Vec<usize>>,
+    places: BTreeMap<&'a str, Vec<usize>>,
     steps: usize,
 }
 
