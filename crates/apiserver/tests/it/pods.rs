@@ -124,3 +124,20 @@ async fn an_eviction_in_a_dry_run_evicts_nothing() {
     pods.evict("p", &EvictParams::default()).await.unwrap();
     assert!(pods.get_opt("p").await.unwrap().is_none());
 }
+
+/// Observed with kube-apiserver v1.36.3.
+#[tokio::test(start_paused = true)]
+async fn an_eviction_with_invalid_options_leaves_its_condition() {
+    let (_server, client, pods) = pod("p").await;
+    let eviction = json!({
+        "apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"},
+        "deleteOptions": {"propagationPolicy": "Bad"},
+    });
+    let request = http::Request::post("/api/v1/namespaces/default/pods/p/eviction")
+        .body(eviction.to_string().into_bytes())
+        .unwrap();
+    let refused = client.request::<Value>(request).await.map_err(status).unwrap_err();
+    assert_eq!(refused.code, 422, "{refused:?}");
+    let conditions = pods.get("p").await.unwrap().status.unwrap().conditions.unwrap();
+    assert_eq!(conditions.last().unwrap().type_, "DisruptionTarget");
+}

@@ -44,7 +44,7 @@ pub(super) async fn run(call: &Call, bytes: &Bytes) -> Result<Reply, ApiError> {
     }
     let asked = eviction.get("deleteOptions").filter(|asked| asked.is_object());
     check_dry_run(&written, asked)?;
-    let mut options = DeleteOptions::read(&call.query, Some(asked.unwrap_or(&json!({}))))?;
+    let (mut options, invalid) = read_options(call, asked.unwrap_or(&Value::Null))?;
     options.dry_run |= written.dry_run;
     admission.validate(&attributes, Some(&eviction)).await?;
 
@@ -58,11 +58,30 @@ pub(super) async fn run(call: &Call, bytes: &Bytes) -> Result<Reply, ApiError> {
         // The deletion requires the revision that was read, because the pod may have become healthy since.
         options.resource_version = Some(metadata::text(&pod, "resourceVersion").to_owned());
         let name = name.clone();
-        return evict(call, &options)
+        return evict(call, &options, invalid)
             .await
             .map_err(|error| if error.code() == 409 { still_processed(&name) } else { error });
     }
-    evict(call, &options).await
+    evict(call, &options, invalid).await
+}
+
+/// Reads the options of the deletion. Invalid ones are an error only of the deletion itself, so that the budget is charged and the pod has
+/// its condition by then; until then their preconditions and their dry run count.
+fn read_options(call: &Call, asked: &Value) -> Result<(DeleteOptions, Option<ApiError>), ApiError> {
+    let given = if asked.is_null() { &json!({}) } else { asked };
+    match DeleteOptions::read(&call.query, Some(given)) {
+        Ok(options) => Ok((options, None)),
+        Err(error) if error.code() == 422 => {
+            let valid = match &asked["preconditions"] {
+                Value::Null => json!({}),
+                preconditions => json!({"preconditions": preconditions}),
+            };
+            let mut options = DeleteOptions::read(&call.query, Some(&valid))?;
+            options.dry_run |= asked["dryRun"].as_array().is_some_and(|values| !values.is_empty());
+            Ok((options, Some(error)))
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// Checks that the options in the body do not contradict a dry run in the URL.
@@ -79,12 +98,16 @@ fn check_dry_run(written: &WriteOptions, asked: Option<&Value>) -> Result<(), Ap
     }
 }
 
-async fn evict(call: &Call, options: &DeleteOptions) -> Result<Reply, ApiError> {
+/// Deletes the pod, or fails with the error about its options.
+async fn evict(call: &Call, options: &DeleteOptions, invalid: Option<ApiError>) -> Result<Reply, ApiError> {
     let path = ResourcePath { subresource: String::new(), ..call.path.clone() };
     let of_pod = Call { path, ..call.clone() };
     let mut options = options.clone();
     if !options.dry_run {
         announce(&of_pod, &mut options)?;
+    }
+    if let Some(error) = invalid {
+        return Err(error);
     }
     delete::delete(&of_pod, &options, delete::DeletionReview::Before).await?;
     Ok(super::done(call))
