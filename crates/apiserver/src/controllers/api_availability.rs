@@ -122,16 +122,12 @@ impl RegisteredApis {
 
 impl CommitObserver for Arc<RegisteredApis> {
     fn committed(&self, cluster: &ClusterState, storage: &StorageKey, key: &Key) {
-        match (storage.group.as_str(), storage.plural.as_str()) {
-            (GROUP, PLURAL) => {
-                if self.update(cluster, key) {
-                    check(cluster, key.name());
-                }
-            }
-            ("", "services") | ("discovery.k8s.io", "endpointslices") => {
-                self.in_namespace(key.namespace()).iter().for_each(|name| check(cluster, name));
-            }
-            _ => {}
+        let table = (storage.group.as_str(), storage.plural.as_str());
+        if table == (GROUP, PLURAL) && self.update(cluster, key) {
+            check(cluster, key.name());
+        }
+        if [("", "services"), ("discovery.k8s.io", "endpointslices")].contains(&table) {
+            self.in_namespace(key.namespace()).iter().for_each(|name| check(cluster, name));
         }
     }
 }

@@ -8,7 +8,7 @@ mod restricted_checks;
 mod security_checks;
 mod security_policy;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 
 use kube_apimachinery::go;
 use kube_apimachinery::metadata;
@@ -188,7 +188,7 @@ fn existing_pods(namespace: &str, standard: Standard, pods: &[Value]) -> Vec<Str
 
 /// Orders pods such that one of each controller comes before the others.
 fn by_controller(pods: &[Value]) -> Vec<&Value> {
-    let mut controllers = HashSet::new();
+    let mut controllers = BTreeSet::new();
     let mut is_first = |pod: &&Value| {
         let owners = pod["metadata"]["ownerReferences"].as_array();
         let controller = owners.into_iter().flatten().find(|owner| owner["controller"] == true);

@@ -138,7 +138,7 @@ impl<'a> CheckedPod<'a> {
 
     /// Returns the names of the containers for which `is_bad` holds.
     pub(super) fn names(self, is_bad: impl Fn(&Value) -> bool) -> Vec<&'a str> {
-        self.containers().filter(|container| is_bad(container)).map(|container| name(container)).collect()
+        self.containers().filter(|container| is_bad(container)).map(name).collect()
     }
 
     pub(super) fn is_windows(self) -> bool {
