@@ -146,6 +146,10 @@ fn coerce_embedded(fields: &mut Map<String, Value>, path: &FieldPath<'_>) -> Res
             return Err(format!("{}: Invalid value: {value}: must be a string", path.field(name)));
         }
     }
+    // Go decodes a null as metadata without fields.
+    if let Some(metadata) = fields.get_mut("metadata").filter(|metadata| metadata.is_null()) {
+        *metadata = json!({});
+    }
     let metadata = fields.get("metadata").cloned();
     coerce_one(fields).map_err(|why| {
         let metadata = metadata.unwrap_or_default();

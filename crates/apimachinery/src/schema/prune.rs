@@ -46,27 +46,51 @@ fn walk(schema: Option<Cursor<'_>>, value: &mut Value, root: bool) {
     }
 }
 
-/// Returns the paths of undeclared fields, sorted.
+/// Returns the paths of undeclared fields, sorted. Those in the metadata of embedded objects come last, because Go reads these metadata after
+/// it has pruned the rest.
 pub(super) fn unknown_fields(schema: Cursor<'_>, object: &Value) -> Vec<String> {
-    let mut found = Vec::new();
+    let mut found = UnknownFields::default();
     find(Some(schema), object, &FieldPath::root(), &mut found);
-    found.sort();
-    found
+    found.fields.sort();
+    found.embedded_metadata.sort();
+    found.fields.append(&mut found.embedded_metadata);
+    found.fields
 }
 
-fn find(schema: Option<Cursor<'_>>, value: &Value, path: &FieldPath<'_>, found: &mut Vec<String>) {
+#[derive(Default)]
+struct UnknownFields {
+    fields: Vec<String>,
+    /// Fields in the metadata of objects inside the object.
+    embedded_metadata: Vec<String>,
+    is_in_metadata: bool,
+}
+
+impl UnknownFields {
+    fn add(&mut self, path: &FieldPath<'_>) {
+        let fields = if self.is_in_metadata { &mut self.embedded_metadata } else { &mut self.fields };
+        fields.push(path.to_string());
+    }
+}
+
+fn find(schema: Option<Cursor<'_>>, value: &Value, path: &FieldPath<'_>, found: &mut UnknownFields) {
     // These types of Go have decoders of their own, which ignore unknown fields.
     if schema.is_some_and(|schema| matches!(schema.kind(), ValueKind::Opaque)) {
         return;
     }
     match value {
         Value::Object(fields) => {
+            let is_embedded = schema.is_some_and(Cursor::is_embedded_resource);
             for (name, value) in fields {
                 let path = path.field(name);
                 match schema.map_or(FieldMeaning::Unknown, |schema| step(schema, name, path.is_top_level())) {
-                    FieldMeaning::Into(schema) => find(schema, value, &path, found),
+                    FieldMeaning::Into(schema) => {
+                        let was_in_metadata = found.is_in_metadata;
+                        found.is_in_metadata |= is_embedded && name == "metadata" && !path.is_top_level();
+                        find(schema, value, &path, found);
+                        found.is_in_metadata = was_in_metadata;
+                    }
                     FieldMeaning::Keep => {}
-                    FieldMeaning::Unknown => found.push(path.to_string()),
+                    FieldMeaning::Unknown => found.add(&path),
                 }
             }
         }

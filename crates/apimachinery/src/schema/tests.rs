@@ -83,6 +83,13 @@ fn an_embedded_resource_has_metadata_too() {
         &template(json!({"name": "a"})),
         &["spec.template.metadata.bogus"],
     );
+    // Unknown fields of such metadata follow all others, and a null is an object without fields.
+    let mut object = template(json!({"bogus": 1}));
+    object["spec"]["template"]["zz"] = json!(1);
+    assert_eq!(schema.unknown_fields(&object), ["spec.template.zz", "spec.template.metadata.bogus"]);
+    let mut object = template(Value::Null);
+    coerce_metadata(&schema, &mut object).unwrap();
+    assert_eq!(object, template(json!({})));
 }
 
 #[test]

@@ -1,11 +1,14 @@
 //! The first document of a YAML text, as a tree of nodes. Values are not interpreted here.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use super::token_scanner::{TokenKind, TokenScanner, YamlToken};
 
 /// Maximum depth of lists and maps in a document, as of JSON.
 pub(super) const MAX_DEPTH: usize = 127;
+
+/// Maximum number of nodes of a document, for which Go has no limit.
+const MAX_NODES: usize = 1_000_000;
 
 /// Prefix of the tags of YAML, which texts abbreviate to `!!`.
 pub(super) const YAML_TAG: &str = "tag:yaml.org,2002:";
@@ -53,7 +56,7 @@ pub(super) fn parse(text: &str) -> Result<Option<YamlDocument>, String> {
         scanner: TokenScanner::new(text),
         tags: Vec::new(),
         nodes: Vec::new(),
-        anchors: HashMap::new(),
+        anchors: BTreeMap::new(),
         depth: 0,
     };
     let root = parser.document()?;
@@ -65,7 +68,7 @@ struct NodeParser<'a> {
     /// Prefixes of tags by their handle.
     tags: Vec<(String, String)>,
     nodes: Vec<YamlNode>,
-    anchors: HashMap<String, NodeId>,
+    anchors: BTreeMap<String, NodeId>,
     depth: usize,
 }
 
@@ -167,6 +170,9 @@ impl NodeParser<'_> {
 
     /// Parses a node. In a map, the entries of a list may stand in the column of its key, without a block of their own.
     fn node(&mut self, is_block: bool, has_own_entries: bool) -> Result<NodeId, String> {
+        if self.nodes.len() >= MAX_NODES {
+            return Err(format!("exceeded {MAX_NODES} values"));
+        }
         let next = self.peek()?;
         let start = next.line;
         if let TokenKind::Alias(name) = &next.kind {

@@ -15,21 +15,29 @@ pub const CONVERSION: &str = "error converting YAML to JSON: ";
 /// # Errors
 /// Go's message.
 pub fn read(bytes: &[u8]) -> Result<Decoded, String> {
+    let text = text_cursor::decode(bytes).map_err(|why| format!("{CONVERSION}yaml: {why}"))?;
     // Most clients send JSON, which parses several times faster. A body with duplicate keys is parsed as YAML, because its parser reports
     // their lines.
-    if let Ok(mut body) = decode::json(bytes)
+    if reads_alike(text)
+        && let Ok(mut body) = decode::json(bytes)
         && body.value.is_object()
         && body.strict.is_empty()
     {
         normalize_numbers(&mut body.value);
         return Ok(body);
     }
-    let document = text_cursor::decode(bytes).and_then(node_parser::parse);
-    let document = document.map_err(|why| format!("{CONVERSION}yaml: {why}"))?;
+    let document = node_parser::parse(text).map_err(|why| format!("{CONVERSION}yaml: {why}"))?;
     let Some(document) = document else { return Ok(Decoded { value: Value::Null, strict: Vec::new() }) };
     let (mut value, strict) = typed_value::convert(&document).map_err(|why| format!("{CONVERSION}{why}"))?;
     normalize_numbers(&mut value);
     Ok(Decoded { value, strict })
+}
+
+/// Whether JSON has the same value as YAML. Go's library knows neither the escape `\\/` nor pairs of surrogates, refuses some tabs, and folds lines
+/// at the separators of Unicode.
+fn reads_alike(text: &str) -> bool {
+    let has_other_escapes = text.as_bytes().windows(2).any(|pair| matches!(pair, [b'\\', b'/' | b'u']));
+    !has_other_escapes && !text.contains(['\t', '\u{85}', '\u{2028}', '\u{2029}'])
 }
 
 /// Formats the errors of strict decoding: repeated YAML keys, duplicate fields and unknown fields.
@@ -181,6 +189,22 @@ mod tests {
         assert_eq!(read(b"a: \xff").unwrap_err(), format!("{CONVERSION}yaml: invalid leading UTF-8 octet"));
     }
 
+    /// Observed with kube-apiserver v1.36.3.
+    #[test]
+    fn json_is_read_as_yaml() {
+        check(r#"{"a":"\u00e9\n","b":[1.0,true,null]}"#, &json!({"a": "é\n", "b": [1, true, null]}), &[]);
+        check("{\"a\":\t1}", &json!({"a": 1}), &[]);
+        check("{\"a\":\"x \u{2028} y\"}", &json!({"a": "x\u{2028}y"}), &[]);
+        for (text, why) in [
+            (r#"{"a":"\/"}"#, "found unknown escape character"),
+            (r#"{"a":"\ud83d\ude00"}"#, "found invalid Unicode character escape code"),
+            ("\t{\"a\":1}", "found character that cannot start any token"),
+            ("{\"a\":\"\u{7f}\"}", "control characters are not allowed"),
+        ] {
+            assert_eq!(read(text.as_bytes()).unwrap_err(), format!("{CONVERSION}yaml: {why}"), "{text:?}");
+        }
+    }
+
     #[test]
     fn repeated_aliases_and_deep_documents_are_refused() {
         let many: String = (1..9)
@@ -191,6 +215,8 @@ mod tests {
         let long = format!("a: &a \"{}\"\nb: [{}]\n", "x".repeat(100_000), vec!["*a"; 300].join(","));
         assert_eq!(read(long.as_bytes()).unwrap_err(), excessive);
         assert!(read(format!("{}{}", "[".repeat(127), "]".repeat(127)).as_bytes()).is_ok());
+        let wide = read(format!("[{}]", "a,".repeat(1_000_001)).as_bytes()).unwrap_err();
+        assert_eq!(wide, format!("{CONVERSION}yaml: exceeded 1000000 values"));
         let deep = read("[".repeat(100_000).as_bytes()).unwrap_err();
         assert_eq!(deep, format!("{CONVERSION}yaml: exceeded max depth of 127"));
     }

@@ -231,12 +231,13 @@ fn contents_version(cluster: &ClusterState, namespace: &str, revision: u64) -> u
     version
 }
 
-/// Sets the five conditions that report the progress of a deletion.
+/// Sets the five conditions that report the progress of a deletion. Conditions of clients stay.
 fn set_conditions(cluster: &ClusterState, namespace: &mut Value, remaining: &[RemainingObjects]) {
-    let resources: Vec<String> = remaining
+    let mut resources: Vec<String> = remaining
         .iter()
         .map(|held| format!("{} has {} resource instances", held.resource, held.count))
         .collect();
+    resources.sort();
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for finalizer in remaining.iter().flat_map(|held| &held.finalizers) {
         *counts.entry(finalizer).or_default() += 1;
@@ -288,20 +289,23 @@ fn set_conditions(cluster: &ClusterState, namespace: &mut Value, remaining: &[Re
             ("NamespaceFinalizersRemaining", true, "SomeFinalizersRemain", message)
         },
     ];
-    let old = namespace["status"]["conditions"].as_array().cloned().unwrap_or_default();
-    let conditions: Vec<Value> = rows
-        .into_iter()
-        .map(|(kind, status, reason, message)| {
-            let status = if status { "True" } else { "False" };
-            let time = old
-                .iter()
-                .find(|condition| condition["type"] == kind && condition["status"] == status)
-                .map_or_else(|| json!(cluster.clock.now_seconds()), |condition| condition["lastTransitionTime"].clone());
-            json!({
-                "type": kind, "status": status, "lastTransitionTime": time, "reason": reason, "message": message,
-            })
-        })
-        .collect();
+    let mut conditions = namespace["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    for (kind, status, reason, message) in rows {
+        let status = if status { "True" } else { "False" };
+        let known = conditions.iter().position(|condition| condition["type"] == kind);
+        let unchanged = known.map(|at| &conditions[at]).filter(|condition| condition["status"] == status);
+        let time = match unchanged {
+            Some(condition) => condition["lastTransitionTime"].clone(),
+            None => json!(cluster.clock.now_seconds()),
+        };
+        let condition = json!({
+            "type": kind, "status": status, "lastTransitionTime": time, "reason": reason, "message": message,
+        });
+        match known {
+            Some(at) => conditions[at] = condition,
+            None => conditions.push(condition),
+        }
+    }
     namespace["status"]["conditions"] = Value::Array(conditions);
 }
 
@@ -327,6 +331,33 @@ mod tests {
         let now = server.read(|store| store.snapshot(served.storage()));
         assert!(now.range("default", None).map(|(key, _)| key.name()).eq(["changed"]));
         assert!(delete_contents(&server, &served, &now, "default").await.is_none());
+    }
+
+    #[tokio::test]
+    async fn conditions_of_clients_stay_and_resources_are_sorted() {
+        let server = testing::server();
+        let mut namespace = json!({"status": {"conditions": [
+            {"type": "Mine", "status": "True"},
+            {"type": "NamespaceContentRemaining", "status": "True", "lastTransitionTime": "2020-01-01T00:00:00Z"},
+        ]}});
+        let remaining = ["pods.", "deployments.apps", "configmaps."].map(|resource| RemainingObjects {
+            resource: resource.to_owned(),
+            count: 1,
+            finalizers: Vec::new(),
+        });
+        set_conditions(&server, &mut namespace, &remaining);
+        let conditions = namespace["status"]["conditions"].as_array().unwrap();
+        assert_eq!(conditions.len(), 6);
+        assert_eq!(conditions[0], json!({"type": "Mine", "status": "True"}));
+        let message = "Some resources are remaining: configmaps. has 1 resource instances, deployments.apps has 1 resource \
+                       instances, pods. has 1 resource instances";
+        assert_eq!(
+            conditions[1],
+            json!({
+                "type": "NamespaceContentRemaining", "status": "True", "lastTransitionTime": "2020-01-01T00:00:00Z",
+                "reason": "SomeResourcesRemain", "message": message,
+            })
+        );
     }
 
     #[tokio::test]

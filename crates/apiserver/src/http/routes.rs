@@ -39,6 +39,7 @@ pub(crate) async fn answer(
         }
         Route::Metrics => Reply::bytes(200, metrics::CONTENT_TYPE, metrics_page(server)).into_response(),
         Route::Root => Reply::value(200, Encoding::Json, &paths(server, registry)).into_response(),
+        Route::NoResource => no_resource(head.uri.path()).into_response(),
         Route::Unknown => Reply::text(404, "404 page not found\n").into_response(),
         Route::OpenApiV2 => openapi_routes::all_in_one(server, registry, head).await,
         Route::OpenApi(path) => openapi_routes::answer(server, registry, path, head),
@@ -66,6 +67,12 @@ pub(crate) async fn answer(
         Route::IssuerConfiguration | Route::IssuerKeys => issuer(server, route, head),
         route => discover(server, registry, route, head),
     }
+}
+
+/// Answers a path from which kube-apiserver cannot tell the resource.
+fn no_resource(path: &str) -> Reply {
+    let why = "failed to create RequestInfo: unable to determine kind and namespace from url";
+    Reply::text(500, &format!("Internal Server Error: {path:?}: {why}, {path}\n"))
 }
 
 /// Returns the page of metrics, with the numbers of stored objects.

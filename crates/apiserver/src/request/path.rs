@@ -31,6 +31,8 @@ pub(crate) enum Route {
     Health { endpoint: String, check: Option<String> },
     /// A malformed path below `/api` or `/apis`, such as `/apis/<group>/<version>//x`.
     Malformed { group: String, version: String },
+    /// A path that ends where a resource is expected, such as `/api/v1/watch`.
+    NoResource,
     /// `/`.
     Root,
     /// Any other path.
@@ -102,10 +104,13 @@ impl Route {
 
     /// Parses the path below the version. `end` is the slash at its end, or empty.
     fn resource(group: &str, version: &str, rest: &[&str], end: &str) -> Self {
+        if let ["watch" | "proxy"] = rest {
+            return Self::NoResource;
+        }
         let malformed = || Self::Malformed { group: group.to_owned(), version: version.to_owned() };
         let is_malformed = |segment: &&str| segment.is_empty() || segment.contains('/');
         let (watch_prefix, rest) = match rest {
-            ["watch", rest @ ..] if !rest.is_empty() => (true, rest),
+            ["watch", rest @ ..] => (true, rest),
             rest => (false, rest),
         };
         // `namespaces/x/y…` means y in namespace x, except for the subresources of namespaces.
@@ -238,6 +243,8 @@ mod tests {
         check("/openapi/v3", expect![[r#"OpenApi("")"#]]);
         check("/openapi/v3/", expect![[r#"OpenApi("/")"#]]);
         check("/version/", expect!["Version"]);
+        check("/api/v1/watch", expect!["NoResource"]);
+        check("/apis/apps/v1/proxy/", expect!["NoResource"]);
         check("/version/x", expect![[r#"Malformed { group: "", version: "" }"#]]);
         check("/apis//v1", expect!["Unknown"]);
         check("/api/v1//", expect![[r#"GroupVersion { group: "", version: "v1" }"#]]);

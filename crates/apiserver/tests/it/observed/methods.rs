@@ -80,6 +80,15 @@ async fn an_empty_namespace_stands_for_all() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_path_that_ends_before_the_resource_is_an_error_of_the_server() {
+    let server = ApiServer::start(Options::default());
+    let answer = get(&server.service(), "/api/v1/watch").await;
+    let text = "Internal Server Error: \"/api/v1/watch\": failed to create RequestInfo: unable to determine kind and namespace from \
+                url, /api/v1/watch\n";
+    assert_eq!((answer.code, answer.body.as_ref()), (500, text.as_bytes()));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_list_of_patch_types_passes_the_router_and_not_the_handler() {
     let server = ApiServer::start(Options::default());
     let service = server.service();
