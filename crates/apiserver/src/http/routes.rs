@@ -69,7 +69,7 @@ pub(crate) async fn answer(
     }
 }
 
-/// Answers a path from which kube-apiserver cannot tell the resource.
+/// Answers a path that ends before its resource.
 fn no_resource(path: &str) -> Reply {
     let why = "failed to create RequestInfo: unable to determine kind and namespace from url";
     Reply::text(500, &format!("Internal Server Error: {path:?}: {why}, {path}\n"))
