@@ -11,12 +11,10 @@ struct Known {
     is: fn(&str, &Difference) -> bool,
 }
 
-const KNOWN: [Known; 24] = [
+const KNOWN: [Known; 22] = [
     Known { reason: "the data of a ControllerRevision are compared with its revision", is: is_revision },
     Known { reason: UNVALIDATED, is: is_validation },
     Known { reason: "decoding errors name fewer types of Go", is: is_go_type },
-    Known { reason: "messages about immutable specs have no diff of Go structs", is: is_go_diff },
-    Known { reason: "messages about immutable templates show the fields of the API", is: is_go_struct },
     Known { reason: "a list ends without a token if no further object matches", is: is_continue_token },
     Known { reason: "several objects are converted by one call of a webhook", is: is_conversion_batch },
     Known { reason: "errors of strategic merge patches name fewer types of Go", is: is_strategic_error },
@@ -259,19 +257,6 @@ fn is_revision(subject: &str, difference: &Difference) -> bool {
 fn is_go_type(_: &str, difference: &Difference) -> bool {
     let decodes = |text: &str| text.contains("cannot unmarshal");
     decodes(&difference.genuine) && decodes(&difference.ours)
-}
-
-fn is_go_diff(_: &str, difference: &Difference) -> bool {
-    difference.path == "causes"
-        && (difference.genuine.contains("\u{a0}") || difference.genuine.contains("@@"))
-}
-
-/// A template that may not change is shown as Go's internal struct, with all of its fields.
-fn is_go_struct(subject: &str, difference: &Difference) -> bool {
-    difference.path == "causes"
-        && subject.ends_with(" jobs")
-        && difference.genuine.contains("field is immutable")
-        && difference.ours.contains("field is immutable")
 }
 
 fn is_continue_token(subject: &str, difference: &Difference) -> bool {

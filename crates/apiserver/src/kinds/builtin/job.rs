@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use super::builtin_kind::BuiltinKind;
 use super::shared::domain_checks::domain_path;
 use super::shared::field_checks::{invalid_text, not_negative, supported, too_long};
-use super::shared::fields::{elements, set, text, within};
+use super::shared::fields::{elements, list, put, set, text, within};
 use super::shared::immutable_fields::{immutable, immutable_struct};
 use super::shared::{label_selector, pod_spec, workload};
 use crate::kind::WriteContext;
@@ -71,7 +71,7 @@ impl BuiltinKind for Job {
         // kube-apiserver validates the spec of an update twice.
         if let Some(old) = old {
             errors.extend(validate_spec(new));
-            errors.extend(validate_update(&old["spec"], &new["spec"]));
+            errors.extend(validate_update(old, new));
         }
         errors
     }
@@ -366,7 +366,8 @@ fn select_own_pods(job: &mut Value) {
 }
 
 /// Checks the immutable fields of a Job. The scheduling of a suspended Job may change.
-fn validate_update(old: &Value, new: &Value) -> Vec<FieldError> {
+fn validate_update(old_job: &Value, new_job: &Value) -> Vec<FieldError> {
+    let (old, new) = (&old_job["spec"], &new_job["spec"]);
     let mut errors = Vec::new();
     // An indexed Job may be scaled as long as completions and parallelism stay equal.
     if new["completionMode"] != "Indexed" {
@@ -379,8 +380,13 @@ fn validate_update(old: &Value, new: &Value) -> Vec<FieldError> {
         errors.push(FieldError::invalid("spec.completions", &new["completions"].to_string(), why));
     }
     errors.extend(immutable("spec", old, new, &["selector"]));
-    let template = with_placement(old, &new["template"]);
-    errors.extend(immutable_struct("spec.template", "core.PodTemplateSpec", &template, &new["template"]));
+    let template = &new["template"];
+    errors.extend(if is_idle(old_job) {
+        let kept = with_resources(with_placement(&old["template"], template), &template["spec"]);
+        immutable_struct("spec.template.spec", "core.PodSpec", &kept["spec"], &template["spec"])
+    } else {
+        immutable_struct("spec.template", "core.PodTemplateSpec", &old["template"], template)
+    });
     errors.extend(immutable("spec", old, new, &["completionMode"]));
     let policy =
         |field: &str, name: &str| immutable_struct(&format!("spec.{field}"), name, &old[field], &new[field]);
@@ -390,12 +396,20 @@ fn validate_update(old: &Value, new: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// Returns the old template of a Job with the mutable fields of `new`.
+/// Whether a Job is suspended and has no pods, so that its template may change.
+fn is_idle(job: &Value) -> bool {
+    let status = &job["status"];
+    let is_suspended = list(status, "conditions")
+        .iter()
+        .any(|condition| condition["type"] == "Suspended" && condition["status"] == "True");
+    job["spec"]["suspend"] == true
+        && (status["startTime"].is_null() || is_suspended)
+        && status["active"].as_i64().unwrap_or_default() == 0
+}
+
+/// Returns the old template of a Job with the fields of `new` that determine where its pods run.
 fn with_placement(old: &Value, new: &Value) -> Value {
-    let mut template = old["template"].clone();
-    if old["suspend"] != true {
-        return template;
-    }
+    let mut template = old.clone();
     let mut take = |path: &str| match new.pointer(path) {
         Some(value) => set_at(&mut template, path, value.clone()),
         None => set_at(&mut template, path, Value::Null),
@@ -403,12 +417,39 @@ fn with_placement(old: &Value, new: &Value) -> Value {
     for path in [
         "/metadata/labels",
         "/metadata/annotations",
-        "/spec/affinity",
         "/spec/nodeSelector",
         "/spec/tolerations",
         "/spec/schedulingGates",
     ] {
         take(path);
+    }
+    // Affinity to nodes may change, affinity to pods may not.
+    let affinity = &new["spec"]["affinity"];
+    let mut kept = old["spec"]["affinity"].clone();
+    if !affinity.is_null() || !kept.is_null() {
+        if kept.is_null() {
+            kept = json!({});
+        }
+        put(&mut kept, "nodeAffinity", affinity["nodeAffinity"].clone());
+        let is_empty = kept.as_object().is_none_or(Map::is_empty);
+        let is_dropped = affinity.is_null() && is_empty;
+        set_at(&mut template, "/spec/affinity", if is_dropped { Value::Null } else { kept });
+    }
+    template
+}
+
+/// Returns a template with the resources of the containers in `spec`, as far as these have the same names.
+fn with_resources(mut template: Value, spec: &Value) -> Value {
+    for field in ["containers", "initContainers"] {
+        let given = list(spec, field);
+        if given.len() != list(&template["spec"], field).len() {
+            continue;
+        }
+        for (container, given) in elements(&mut template["spec"], field).zip(given) {
+            if container["name"] == given["name"] {
+                put(container, "resources", given["resources"].clone());
+            }
+        }
     }
     template
 }
@@ -486,7 +527,7 @@ mod tests {
             }})
         };
         let check = |old: &Value, new: &Value, expected: &[&str]| {
-            let errors = validate_update(&old["spec"], &new["spec"]);
+            let errors = validate_update(old, new);
             let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
             assert_eq!(errors, expected, "{old} to {new}");
         };
@@ -498,7 +539,7 @@ mod tests {
         );
         let why = "spec.completionMode: Invalid value: \"Indexed\": field is immutable";
         check(&old, &job(1, "Indexed", false, "a"), &[why]);
-        let errors = validate_update(&old["spec"], &job(1, "NonIndexed", false, "b")["spec"]);
+        let errors = validate_update(&old, &job(1, "NonIndexed", false, "b"));
         let [error] = errors.as_slice() else { panic!("{errors:?}") };
         let shown = error.to_string();
         // Parts of a message of kube-apiserver v1.36.3, which shows all fields of the struct.
@@ -514,11 +555,40 @@ mod tests {
             "{shown}"
         );
         check(&job(1, "NonIndexed", true, "a"), &job(1, "NonIndexed", true, "b"), &[]);
+        let mut active = job(1, "NonIndexed", true, "a");
+        active["status"] = json!({"active": 1});
+        let errors = validate_update(&active, &job(1, "NonIndexed", true, "b"));
+        assert_eq!(errors[0].field, "spec.template", "{errors:?}");
         check(&job(1, "Indexed", false, "a"), &job(3, "Indexed", false, "a"), &[]);
         let mut new = job(3, "Indexed", false, "a");
         new["spec"]["parallelism"] = json!(1);
         let why = "spec.completions: Invalid value: 3: can only be modified in tandem with spec.parallelism";
         check(&job(1, "Indexed", false, "a"), &new, &[why]);
+    }
+
+    /// Decisions and fields recorded from kube-apiserver v1.36.3.
+    #[test]
+    fn resources_and_placement_of_a_suspended_job_change() {
+        let old = json!({"spec": {"suspend": true, "template": {"metadata": {"labels": {"a": "b"}}, "spec": {
+            "containers": [{"name": "c", "image": "i"}],
+        }}}});
+        let check = |change: fn(&mut Value), field: Option<&str>| {
+            let mut new = old.clone();
+            change(&mut new["spec"]["template"]);
+            let errors = validate_update(&old, &new);
+            let fields: Vec<&str> = errors.iter().map(|error| &*error.field).collect();
+            assert_eq!(fields, field.into_iter().collect::<Vec<_>>(), "{new}");
+        };
+        let spec = Some("spec.template.spec");
+        check(|template| template["spec"]["containers"][0]["image"] = json!("j"), spec);
+        check(|template| template["spec"]["affinity"] = json!({"podAffinity": {}}), spec);
+        check(|template| template["spec"]["affinity"] = json!({"nodeAffinity": {"a": 1}}), None);
+        check(
+            |template| template["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "1"}}),
+            None,
+        );
+        check(|template| template["metadata"] = json!({"labels": {"x": "y"}, "finalizers": ["a/b"]}), None);
+        check(|template| template["spec"]["nodeSelector"] = json!({"a": "b"}), None);
     }
 
     /// Texts of kube-apiserver v1.36.3, observed or read in its source.
