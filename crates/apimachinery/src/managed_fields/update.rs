@@ -83,6 +83,8 @@ pub fn track_update_across(
     let stripped = |object: &Value| if schema.is_custom() { None } else { without_nulls(object) };
     let (old_without_nulls, without_nulls) = (stripped(old), stripped(new));
     let given = without_nulls.as_ref().unwrap_or(new);
+    let new_nulls = if schema.is_custom() { None } else { without_new_nulls(old, given) };
+    let given = new_nulls.as_ref().unwrap_or(given);
     if let Some(why) = check_written(schemas.ty(), given) {
         return Err(ApiError::internal(format!("failed to convert new object: {why}")));
     }
@@ -105,18 +107,30 @@ pub fn track_update_across(
     Ok(())
 }
 
-/// Returns an object without the null fields of its structs, which are those of a new object in Go; `None` if it has none. Elements of lists keep
-/// their nulls.
+/// Returns an object without its null fields; `None` if it has none.
 pub(super) fn without_nulls(object: &Value) -> Option<Value> {
-    let fields = object.as_object().filter(|_| has_nulls(object))?;
+    let fields = object.as_object().filter(|fields| fields.values().any(Value::is_null))?;
     let given = fields.iter().filter(|(_, value)| !value.is_null());
-    let stripped =
-        given.map(|(name, value)| (name.clone(), without_nulls(value).unwrap_or_else(|| value.clone())));
+    Some(Value::Object(given.map(|(name, value)| (name.clone(), value.clone())).collect()))
+}
+
+/// Returns an object without the null fields of its structs that `old` lacks; `None` if it has none. Go writes such fields of an empty struct, so
+/// that they are no change. Elements of lists keep their nulls.
+fn without_new_nulls(old: &Value, new: &Value) -> Option<Value> {
+    let fields = new.as_object().filter(|_| has_new_nulls(old, new))?;
+    let given = fields.iter().filter(|(name, value)| !value.is_null() || old.get(name).is_some());
+    let stripped = given.map(|(name, value)| {
+        let stripped = without_new_nulls(&old[name], value);
+        (name.clone(), stripped.unwrap_or_else(|| value.clone()))
+    });
     Some(Value::Object(stripped.collect()))
 }
 
-fn has_nulls(object: &Value) -> bool {
-    object.as_object().is_some_and(|fields| fields.values().any(|value| value.is_null() || has_nulls(value)))
+fn has_new_nulls(old: &Value, new: &Value) -> bool {
+    let is_new = |name: &str, value: &Value| {
+        if value.is_null() { old.get(name).is_none() } else { has_new_nulls(&old[name], value) }
+    };
+    new.as_object().is_some_and(|fields| fields.iter().any(|(name, value)| is_new(name, value)))
 }
 
 /// Makes `id` the owner of the differences between `old` and `new`, and removes these from all other managers.
