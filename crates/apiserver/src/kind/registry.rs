@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use kube_apimachinery::cel::ObjectRules;
 use kube_apimachinery::decode;
 use kube_apimachinery::go;
+use kube_apimachinery::go_struct::{self, Message};
 use kube_apimachinery::metadata;
 use kube_apimachinery::schema::{self, Schema};
 use kube_apimachinery::table;
@@ -29,6 +30,8 @@ pub(crate) struct ServedKind {
     pub(crate) resource: Arc<Resource>,
     pub(crate) schema: Arc<Schema>,
     pub(crate) kind: TypeMeta,
+    /// Go type of a builtin kind.
+    pub(crate) message: Option<&'static Message>,
     /// Unique among all values of this type in the process.
     pub(crate) id: u64,
     /// Rules of the kind.
@@ -71,8 +74,10 @@ impl ServedKind {
         custom: Option<CustomKind>,
     ) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
+        let kind = TypeMeta::new(&resource.api_version(), &resource.kind);
         Self {
-            kind: TypeMeta::new(&resource.api_version(), &resource.kind),
+            message: go_struct::message_of_kind(&kind.api_version, &kind.kind),
+            kind,
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             resource,
             schema,
@@ -340,12 +345,16 @@ impl ServedKind {
     }
 }
 
-type KindName = (String, String, String);
+/// Returns the name of a resource in a [`Registry`]. The separators, which no part contains, order names part by part, and one comparison
+/// of texts compares all parts.
+fn name_of(group: &str, version: &str, plural: &str) -> String {
+    [group, "\0", version, "\0", plural].concat()
+}
 
 /// All served resources by group, version and plural. Copies share the unchanged parts.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Registry {
-    served: OrdMap<KindName, Arc<ServedKind>>,
+    served: OrdMap<String, Arc<ServedKind>>,
     builtin_groups: BTreeSet<String>,
     /// Kinds that are no longer served, the oldest first.
     retired: Vec<Retired>,
@@ -381,7 +390,7 @@ impl Registry {
 
     pub(crate) fn add(&mut self, served: Arc<ServedKind>) {
         let resource = &served.resource;
-        let name = (resource.group.clone(), resource.version.clone(), resource.plural.clone());
+        let name = name_of(&resource.group, &resource.version, &resource.plural);
         self.served.insert(name, served);
     }
 
@@ -389,8 +398,7 @@ impl Registry {
     pub(crate) fn remove(&mut self, served: &Arc<ServedKind>) {
         if self.serves(served) {
             let resource = &served.resource;
-            let name = (resource.group.clone(), resource.version.clone(), resource.plural.clone());
-            self.served.remove(&name);
+            self.served.remove(&name_of(&resource.group, &resource.version, &resource.plural));
         }
     }
 
@@ -416,8 +424,7 @@ impl Registry {
 
     /// Returns the resources of a group.
     fn of_group<'a>(&'a self, group: &'a str) -> impl Iterator<Item = &'a Arc<ServedKind>> {
-        let first = (group.to_owned(), String::new(), String::new());
-        let rest = self.served.range(first..).map(|(_, served)| served);
+        let rest = self.served.range(name_of(group, "", "")..).map(|(_, served)| served);
         rest.take_while(move |served| served.resource.group == group)
     }
 
@@ -439,7 +446,7 @@ impl Registry {
     }
 
     pub(crate) fn get(&self, group: &str, version: &str, plural: &str) -> Option<&Arc<ServedKind>> {
-        self.served.get(&(group.to_owned(), version.to_owned(), plural.to_owned()))
+        self.served.get(&name_of(group, version, plural))
     }
 
     /// Returns the resource with this kind. A builtin kind takes precedence over a custom one of the same name.

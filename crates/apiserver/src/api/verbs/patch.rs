@@ -350,12 +350,11 @@ fn check_custom_type(
 
 /// Builds the 422 for a patch with an undecodable result.
 fn refusal(served: &ServedKind, patch: &Patch, new: &Value, why: &str) -> ApiError {
-    let message = || go_struct::message_of_kind(&served.kind.api_version, &served.kind.kind);
     let shown = match patch {
         Patch::Strategic(patch, _) => go::value(&without_replace(patch)),
-        Patch::Json(sent, ..) => go_struct::patched_text(message(), new, &entered_by(sent)),
+        Patch::Json(sent, ..) => go_struct::patched_text(served.message, new, &entered_by(sent)),
         Patch::Merge(_, patch, _) => match patch.as_object() {
-            Some(patch) => go_struct::patched_text(message(), new, patch),
+            Some(patch) => go_struct::patched_text(served.message, new, patch),
             None => new.to_string(),
         },
     };

@@ -185,7 +185,7 @@ impl BuiltinKind for Plain {}
 
 impl<K: BuiltinKind> Strategy for K {
     fn default(&self, served: &ServedKind, object: &mut Value) {
-        conform(self, &served.resource, object);
+        conform(self, served, object);
     }
 
     fn conversion_error(&self, object: &Value) -> Option<String> {
@@ -224,7 +224,7 @@ impl<K: BuiltinKind> Strategy for K {
         {
             // Clients cannot set the status of a new object: it becomes that of Go's empty struct, with defaults.
             fields.remove("status");
-            conform(self, &served.resource, object);
+            conform(self, served, object);
         }
         BuiltinKind::prepare_create(self, context, object);
         if let Some(path) = self.pod_spec() {
@@ -233,7 +233,7 @@ impl<K: BuiltinKind> Strategy for K {
     }
 
     fn prepare_storage(&self, served: &ServedKind, object: &mut Value) {
-        forget_empty(&served.resource, object);
+        forget_empty(served, object);
     }
 
     fn prepare_update(
@@ -251,7 +251,7 @@ impl<K: BuiltinKind> Strategy for K {
             }
             // kube-apiserver stores builtin kinds as protobuf, which does not distinguish an empty list from an absent one. Empty lists
             // are removed before the comparison with the stored state, so that such an update changes nothing.
-            forget_empty(&served.resource, new);
+            forget_empty(served, new);
         } else {
             self.prepare_subresource(context, subresource, old, new);
         }
@@ -336,17 +336,17 @@ impl<K: BuiltinKind> Strategy for K {
 }
 
 /// Converts a decoded object to the form of the kind's Go type in JSON, with defaults. Idempotent.
-fn conform<K: BuiltinKind + ?Sized>(kind: &K, resource: &Resource, object: &mut Value) {
-    if let Some(message) = go_struct::message_of_kind(&resource.api_version(), &resource.kind) {
+fn conform<K: BuiltinKind + ?Sized>(kind: &K, served: &ServedKind, object: &mut Value) {
+    if let Some(message) = served.message {
         go_struct::complete(message, object);
         BuiltinKind::default(kind, object);
     }
 }
 
 /// Turns empty lists into null, except in metadata, as storage in protobuf does.
-fn forget_empty(resource: &Resource, object: &mut Value) {
+fn forget_empty(served: &ServedKind, object: &mut Value) {
     let metadata = object.get_mut("metadata").map(Value::take);
-    if let Some(message) = go_struct::message_of_kind(&resource.api_version(), &resource.kind) {
+    if let Some(message) = served.message {
         go_struct::forget_empty(message, object);
     }
     if let (Some(metadata), Some(fields)) = (metadata, object.as_object_mut()) {
