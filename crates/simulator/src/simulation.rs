@@ -42,7 +42,7 @@ impl Simulation {
     /// A simulation of the operator that `add` sets up on a manager named `name`: the function that `main` calls.
     ///
     /// It is called once for each start of the operator, so it must create everything again. State in statics, or in values
-    /// that `add` captured, survives a crash, which the memory of a process does not.
+    /// that `add` captured, would survive a simulated crash. A real crash loses it, so the simulation would hide bugs.
     pub fn new<E: Into<BoxError>>(name: &str, add: impl Fn(&Manager) -> Result<(), E> + 'static) -> Self {
         let make = made_by(name, add);
         Self::with_operator(name, Program { has_election: true, ..Program::new(OPERATOR, make) })

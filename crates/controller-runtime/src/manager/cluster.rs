@@ -37,16 +37,16 @@ pub struct Cluster {
 
 impl Manager {
     /// Adds another cluster, reached through `client`. Make the client with
-    /// [`client::connect`](crate::client::connect), like that of the manager; retries of its own do not apply, as in
-    /// [`Manager::new`]. The caches of the cluster start and stop with the manager. A cluster added while the manager
-    /// runs starts at once.
+    /// [`client::connect`](crate::client::connect), like that of the manager. As in [`Manager::new`], each request is sent
+    /// once, even if `client` retries by itself. The caches of the cluster start and stop with the manager. The caches of a
+    /// cluster that is added while the manager runs start at once.
     ///
     /// # Outages
     ///
     /// A cluster that cannot be read does not affect the manager, its readiness, or other clusters. The manager and its
-    /// controllers start without waiting for the cluster. Its lists and watches are retried without end, after 0.8 s
-    /// doubling to 30 s, each plus up to as much at random, and deliver their events when the cluster is back. Until
-    /// then:
+    /// controllers start without waiting for the cluster. Its lists and watches are retried until they succeed. The first
+    /// retry comes after 0.8 s, and each further delay is twice the last one, up to 30 s; a random time of up to the
+    /// delay is added to each. Events are delivered when the cluster is back. Until then:
     ///
     /// - Reads of a cache that has no initial list yet return [`ReadError::NotSynced`](crate::ReadError::NotSynced), within
     ///   reconciles as well; other caches return the last known state.

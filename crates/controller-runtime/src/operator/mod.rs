@@ -269,9 +269,10 @@ impl Operator {
         }
     }
 
-    /// Carries out a command line, given without the name of the program, and returns the output: for tests and tools. `run` has none, and
-    /// its log has warnings and errors of this library alone, beside the lines of other crates from `INFO` on, unless a flag or `RUST_LOG`
-    /// selects levels.
+    /// Carries out a command line, given without the name of the program, and returns the output: for tests and tools.
+    ///
+    /// The command `run` has no output. Unless a flag or `RUST_LOG` selects levels, its log leaves out the `INFO` lines of this library,
+    /// and has those of other crates.
     ///
     /// # Errors
     ///

@@ -102,7 +102,7 @@ impl Roles {
         Bindings { cluster_role_binding, role_bindings: role_bindings.collect() }
     }
 
-    /// The roles and their [bindings](Self::bindings) as YAML documents, each of which is JSON: for `kubectl apply`, and for tests.
+    /// The roles and their [bindings](Self::bindings) as a text for `kubectl apply` and for tests: YAML documents, each written as JSON.
     #[must_use]
     pub fn manifest(&self, service_account: &str, namespace: &str) -> String {
         let bindings = self.bindings(service_account, namespace);
