@@ -3,11 +3,12 @@
 //! The embedded API server runs no workloads. These controllers do the part of Kubernetes' work for which operators wait. Faults do not
 //! affect them.
 
+mod batch_jobs;
 mod deployments;
 mod kubelet;
 mod statefulsets;
 
-pub use self::{deployments::deployments, kubelet::kubelet, statefulsets::statefulsets};
+pub use self::{batch_jobs::jobs, deployments::deployments, kubelet::kubelet, statefulsets::statefulsets};
 
 /// Field manager of the writes.
 const MANAGER: &str = "kube-controller-manager";
