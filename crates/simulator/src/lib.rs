@@ -98,10 +98,10 @@
 //!
 //! # Requirements of an operator
 //!
-//! The operator starts no thread, opens no socket, keeps nothing in statics, and takes time and randomness from tokio
-//! and from the [reconcile's context](controller_runtime::Context). The simulation reports an operator if it uses threads of
-//! tokio's pool or sockets, sleeps in real time (on Linux), has tasks that outlive it or are always ready, or if its runs are
-//! not reproducible.
+//! The operator starts no thread, opens no socket, keeps nothing in statics, and takes time from tokio and from the
+//! [reconcile's context](controller_runtime::Context). Random numbers come from the crate `fastrand`, whose generator each run
+//! seeds. The simulation reports an operator if it uses threads of tokio's pool or sockets, sleeps in real time (on Linux), has
+//! tasks that outlive it or are always ready, or if its runs are not reproducible.
 //!
 //! # Cancellation
 //!
@@ -129,6 +129,9 @@
 //! # Limitations
 //!
 //! - Watches of caches break with 410 only. Reads are never outdated, except those of caches.
+//! - If the result depends on the order of requests, as of ports that are allocated to the first who asks, it differs from that of the run
+//!   without faults: mask the field.
+//! - Values that are computed of others, such as checksums of generated passwords, are not compared with them.
 //! - Only one process crashes at a time. The clocks of processes do not differ.
 //! - Of the API server's controllers, only the garbage collector and the protection of volumes can act late; the others act at
 //!   once after each commit. Webhooks of the operator are not called.

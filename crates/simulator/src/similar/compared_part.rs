@@ -11,16 +11,16 @@ use std::{
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
-use super::masks::{OBSERVED_GENERATION, VOLATILE, is_time, observed_generation, time};
+use super::masks::{OBSERVED_GENERATION, SECRETS, VOLATILE, is_time, observed_generation, secret_data, time};
 
 /// Reads the compared part; equal to [`without_volatile_fields`](super::without_volatile_fields) of the whole object. `None` if the text
 /// has another order than that of the API server, which writes the metadata first, or if it is not an object.
-pub(super) fn compared_part(text: &[u8]) -> Option<Value> {
+pub(super) fn compared_part(resource: &str, text: &[u8]) -> Option<Value> {
     let mut reader = serde_json::Deserializer::from_slice(text);
     // The API server has limited the depth of the object when it read the request.
     reader.disable_recursion_limit();
     let generation = Generation::default();
-    let compared = Whole(&generation).deserialize(&mut reader).ok()?;
+    let compared = Whole { resource, generation: &generation }.deserialize(&mut reader).ok()?;
     (!generation.was_needed_early.get()).then_some(compared)
 }
 
@@ -33,9 +33,12 @@ struct Generation {
     was_needed_early: Cell<bool>,
 }
 
-/// Reads an object.
+/// Reads an object of a resource.
 #[derive(Clone, Copy)]
-struct Whole<'g>(&'g Generation);
+struct Whole<'g> {
+    resource: &'g str,
+    generation: &'g Generation,
+}
 
 /// Reads the metadata of an object.
 #[derive(Clone, Copy)]
@@ -76,8 +79,9 @@ impl<'t> Visitor<'t> for Whole<'_> {
         let mut parts = Map::new();
         while let Some(name) = fields.next_key::<String>()? {
             let part = match &*name {
-                "metadata" => fields.next_value_seed(Metadata(self.0))?,
-                name => Part(self.0).field(name, &mut fields)?,
+                "metadata" => fields.next_value_seed(Metadata(self.generation))?,
+                "data" if self.resource == SECRETS => secret_data(&fields.next_value()?),
+                name => Part(self.generation).field(name, &mut fields)?,
             };
             parts.insert(name, part);
         }
@@ -201,20 +205,32 @@ mod tests {
         })
     }
 
+    /// Entries of a Secret or of a ConfigMap: texts, a time and bytes in base64, and values that neither has.
+    fn data() -> impl Strategy<Value = Value> {
+        let texts = ["", "cHctYWFh", "MjAyNi0wMS0wMVQwMDowMDowMFo=", "/w==", "a", "2026-01-01T00:00:00Z"];
+        let entry = prop_oneof![
+            prop::sample::select(texts.to_vec()).prop_map(Value::from),
+            prop::sample::select(vec![Value::Null, json!(1), json!([true])]),
+        ];
+        let entries = prop::collection::btree_map("[a-c]", entry, 0..4);
+        entries.prop_map(|entries| Value::Object(entries.into_iter().collect()))
+    }
+
     proptest! {
         #[test]
         fn the_part_equals_that_of_the_whole_object(
             generation in prop_oneof![Just(None), (0..3_i64).prop_map(Some)],
-            entries in value(), owners in value(), status in value(), spec in value(),
+            entries in value(), owners in value(), status in value(), spec in value(), data in data(),
+            resource in prop_oneof![Just("sites"), Just(SECRETS)],
         ) {
             let mut metadata = json!({"name": "a", "managedFields": entries, "ownerReferences": owners, "resourceVersion": "7"});
             if let Some(generation) = generation {
                 metadata["generation"] = generation.into();
             }
-            let whole = json!({"metadata": metadata, "spec": spec, "status": status});
-            let expected = without_volatile_fields("sites", &whole, &Masks::default());
+            let whole = json!({"metadata": metadata, "data": data, "spec": spec, "status": status});
+            let expected = without_volatile_fields(resource, &whole, &Masks::default());
             let owners_observe = whole["metadata"]["ownerReferences"].to_string().contains(OBSERVED_GENERATION);
-            match compared_part(whole.to_string().as_bytes()) {
+            match compared_part(resource, whole.to_string().as_bytes()) {
                 Some(compared) => prop_assert_eq!(compared, expected),
                 None => prop_assert!(owners_observe, "the metadata come first"),
             }
@@ -223,10 +239,16 @@ mod tests {
 
     #[test]
     fn a_text_in_another_order_is_left_to_the_caller() {
-        assert_eq!(compared_part(br#"{"a":{"observedGeneration":1},"metadata":{"generation":1}}"#), None);
-        assert_eq!(compared_part(br#"{"metadata":{"generation":1}}"#), Some(json!({"metadata": {}})));
+        assert_eq!(
+            compared_part("sites", br#"{"a":{"observedGeneration":1},"metadata":{"generation":1}}"#),
+            None
+        );
+        assert_eq!(
+            compared_part("sites", br#"{"metadata":{"generation":1}}"#),
+            Some(json!({"metadata": {}}))
+        );
         for text in ["", "[]", "{", r#"{"metadata":1}"#] {
-            assert_eq!(compared_part(text.as_bytes()), None, "{text}");
+            assert_eq!(compared_part("sites", text.as_bytes()), None, "{text}");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Places that differ between two runs without faults.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, ops::Bound};
 
 use serde_json::Value;
 
@@ -13,6 +13,8 @@ pub(crate) struct Learned {
     pub(super) leaves: BTreeSet<String>,
     /// Maps with keys that differ.
     pub(super) keyed: BTreeSet<String>,
+    /// Scalars whose text differs even without the learned values that it contains.
+    pub(super) opaque: BTreeSet<String>,
 }
 
 /// Maximum number of passes of [`learn`]: each one finds places that the one before made comparable.
@@ -50,6 +52,16 @@ impl Learned {
     pub(crate) fn extend(&mut self, other: Self) {
         self.leaves.extend(other.leaves);
         self.keyed.extend(other.keyed);
+        self.opaque.extend(other.opaque);
+    }
+
+    /// Whether a place at or below `path` is learned.
+    pub(super) fn reaches_into(&self, path: &str) -> bool {
+        let has = |places: &BTreeSet<String>| {
+            let next = places.range::<str, _>((Bound::Included(path), Bound::Unbounded)).next();
+            next.is_some_and(|place| place.starts_with(path))
+        };
+        has(&self.leaves) || has(&self.keyed)
     }
 
     fn add(&mut self, one: &Value, other: &Value, path: &str) {
@@ -72,7 +84,9 @@ impl Learned {
             }
             (Value::Null, _) | (_, Value::Null) => {}
             (one, other) if one != other && !is_container(one) && !is_container(other) => {
-                self.leaves.insert(path.to_owned());
+                if !self.leaves.insert(path.to_owned()) {
+                    self.opaque.insert(path.to_owned());
+                }
             }
             _ => {}
         }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
+use k8s_openapi::ByteString;
 use serde_json::Value;
 
 /// Fields that are not compared, by resource: paths of names, such as `["status", "lastProbe"]`.
@@ -57,6 +58,9 @@ impl Masks {
 pub(super) const VOLATILE: [&str; 5] =
     ["resourceVersion", "managedFields", "generation", "creationTimestamp", "selfLink"];
 
+/// Resource whose entries are compared decoded.
+pub(super) const SECRETS: &str = "secrets";
+
 /// Field that is compared by its relation to the generation.
 pub(super) const OBSERVED_GENERATION: &str = "observedGeneration";
 
@@ -71,6 +75,7 @@ pub(crate) fn without_volatile_fields(resource: &str, object: &Value, masks: &Ma
     let Value::Object(fields) = object else { return masked(object, generation) };
     let part = |(name, field): (&String, &Value)| {
         let part = match field {
+            data if name == "data" && resource == SECRETS => secret_data(data),
             Value::Object(metadata) if name == "metadata" => {
                 let lasting = metadata.iter().filter(|(name, _)| !VOLATILE.contains(&name.as_str()));
                 Value::Object(lasting.map(|field| masked_field(field, generation)).collect())
@@ -100,6 +105,20 @@ fn masked_field((name, field): (&String, &Value), generation: &Value) -> (String
         _ => masked(field, generation),
     };
     (name.clone(), value)
+}
+
+/// Returns the entries of a Secret, decoded where they are text.
+pub(super) fn secret_data(data: &Value) -> Value {
+    let Value::Object(entries) = data else { return data.clone() };
+    let part = |(name, value): (&String, &Value)| (name.clone(), masked(&decoded(value), &Value::Null));
+    Value::Object(entries.iter().map(part).collect())
+}
+
+/// Decodes an entry of a Secret if it is text, because other places, such as a remote system, hold it as text.
+fn decoded(value: &Value) -> Value {
+    let bytes = serde_json::from_value::<ByteString>(value.clone());
+    let text = bytes.ok().and_then(|bytes| String::from_utf8(bytes.0).ok());
+    text.map_or_else(|| value.clone(), Value::String)
 }
 
 /// Symbol in place of an observed generation.

@@ -1,6 +1,9 @@
 //! The normal form of a world: symbols in place of the values that differ from run to run.
 
-use std::collections::BTreeMap;
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use serde_json::{Map, Value};
 
@@ -50,8 +53,9 @@ pub(crate) fn normal_form(world: &World, learned: &Learned) -> NormalForm {
         world.objects.iter().map(|(id, object)| Item::of_object(id, object)).collect();
     items.extend(world.remotes.iter().map(|(name, state)| Item::of_remote(name, state)));
 
+    let parts = Parts::of(&items, learned);
     // Symbols that hide which object is meant, to sort the objects of a family by their other content.
-    let mut neutral = Symbols::new(learned);
+    let mut neutral = Symbols::new(learned, &parts);
     for item in &items {
         if let Some(uid) = &item.uid {
             neutral.exact.insert(uid.clone(), "<uid>".to_owned());
@@ -67,7 +71,7 @@ pub(crate) fn normal_form(world: &World, learned: &Learned) -> NormalForm {
         (&item.family, content).cmp(&(&other.family, other_content))
     });
 
-    let mut symbols = Symbols::new(learned);
+    let mut symbols = Symbols::new(learned, &parts);
     let mut numbers: BTreeMap<String, u32> = BTreeMap::new();
     let mut named: Vec<(String, Item<'_>)> = Vec::new();
     for (_, item) in sorted {
@@ -97,6 +101,7 @@ pub(crate) fn normal_form(world: &World, learned: &Learned) -> NormalForm {
 /// Symbols for values that differ from run to run.
 struct Symbols<'l> {
     learned: &'l Learned,
+    parts: &'l Parts,
     /// Symbols of whole strings.
     exact: BTreeMap<String, String>,
     /// Symbols of strings that may be part of others.
@@ -108,8 +113,9 @@ struct Symbols<'l> {
 }
 
 impl<'l> Symbols<'l> {
-    fn new(learned: &'l Learned) -> Self {
-        Self { learned, exact: BTreeMap::new(), within: BTreeMap::new(), given: (0, 0), is_neutral: false }
+    fn new(learned: &'l Learned, parts: &'l Parts) -> Self {
+        let (exact, within) = (BTreeMap::new(), BTreeMap::new());
+        Self { learned, parts, exact, within, given: (0, 0), is_neutral: false }
     }
 
     fn replace(&mut self, value: &Value, path: &str) -> Value {
@@ -127,7 +133,12 @@ impl<'l> Symbols<'l> {
                 Value::Array(items.iter().map(|item| self.replace(item, &inner)).collect())
             }
             scalar if self.learned.leaves.contains(path) => {
-                Value::String(self.learned_symbol(&plain(scalar)))
+                let text = plain(scalar);
+                let symbol = match self.learned.opaque.contains(path) {
+                    true => self.learned_symbol(&text),
+                    false => self.symbol_with_parts(&text),
+                };
+                Value::String(symbol)
             }
             Value::String(text) => Value::String(self.text(text)),
             scalar => scalar.clone(),
@@ -140,7 +151,7 @@ impl<'l> Symbols<'l> {
         let mut entries: Vec<(String, &String, &Value)> = fields
             .iter()
             .map(|(key, value)| {
-                let mut neutral = Symbols::new(self.learned);
+                let mut neutral = Symbols::new(self.learned, self.parts);
                 neutral.is_neutral = true;
                 let known = self.exact.get(key).cloned().unwrap_or_default();
                 (format!("{known} {}", neutral.replace(value, &inner)), key, value)
@@ -166,6 +177,23 @@ impl<'l> Symbols<'l> {
         symbol
     }
 
+    /// Replaces the learned values and uids in a text, such as the password in a connection string, or all of it if there are none.
+    fn symbol_with_parts(&mut self, text: &str) -> String {
+        if self.is_neutral || self.exact.contains_key(text) {
+            return self.learned_symbol(text);
+        }
+        let (mut replaced, mut rest) = (String::new(), text);
+        while let Some((start, part)) = self.parts.first_in(rest, text.len()) {
+            replaced.push_str(&rest[..start]);
+            rest = &rest[start + part.len()..];
+            replaced.push_str(&self.symbol_with_parts(part));
+        }
+        if replaced.is_empty() {
+            return self.learned_symbol(text);
+        }
+        replaced + rest
+    }
+
     fn text(&mut self, text: &str) -> String {
         if let Some(symbol) = self.exact.get(text) {
             return symbol.clone();
@@ -186,6 +214,66 @@ impl<'l> Symbols<'l> {
             }
         }
         text
+    }
+}
+
+/// Values that differ from run to run and that other texts may contain, by their first bytes; the longest first.
+struct Parts(BTreeMap<[u8; SHORTEST_PART], Vec<String>>);
+
+/// Minimum number of bytes of a value that is looked for in other texts: a shorter one may be there by accident.
+const SHORTEST_PART: usize = 8;
+
+impl Parts {
+    /// Collects the values at learned places, and the uids of objects.
+    fn of(items: &[Item<'_>], learned: &Learned) -> Self {
+        let mut values = BTreeSet::new();
+        if !learned.leaves.is_empty() {
+            values.extend(items.iter().filter_map(|item| item.uid.clone()));
+            items.iter().for_each(|item| add_learned(item.value, &item.root, learned, &mut values));
+        }
+        let mut parts = BTreeMap::<_, Vec<String>>::new();
+        for value in values {
+            if let Some(first) = value.as_bytes().first_chunk() {
+                parts.entry(*first).or_default().push(value);
+            }
+        }
+        parts.values_mut().for_each(|values| values.sort_by_key(|value| Reverse(value.len())));
+        Self(parts)
+    }
+
+    /// Returns the first part in a text that is shorter than `limit`, and its place.
+    fn first_in(&self, text: &str, limit: usize) -> Option<(usize, &str)> {
+        (0..text.len()).find_map(|start| {
+            let rest = &text.as_bytes()[start..];
+            let known = self.0.get(rest.first_chunk()?)?;
+            let part = known.iter().find(|part| part.len() < limit && rest.starts_with(part.as_bytes()))?;
+            Some((start, &**part))
+        })
+    }
+}
+
+/// Adds the values at learned places.
+fn add_learned(value: &Value, path: &str, learned: &Learned, values: &mut BTreeSet<String>) {
+    if !learned.reaches_into(path) {
+        return;
+    }
+    match value {
+        Value::Object(fields) => {
+            let is_keyed = learned.keyed.contains(path);
+            for (name, field) in fields {
+                if is_keyed {
+                    values.insert(name.clone());
+                }
+                let inner = if is_keyed { "*" } else { name };
+                add_learned(field, &format!("{path}/{inner}"), learned, values);
+            }
+        }
+        Value::Array(items) => {
+            let inner = format!("{path}/-");
+            items.iter().for_each(|item| add_learned(item, &inner, learned, values));
+        }
+        scalar if learned.leaves.contains(path) => drop(values.insert(plain(scalar))),
+        _ => {}
     }
 }
 

@@ -23,7 +23,8 @@ impl ObjectState {
     /// State of an object that is compared.
     pub(crate) fn new(resource: &str, object: impl Into<CommittedObject>, masks: &Masks) -> Self {
         let mut state = Self { is_masked: masks.concern(resource), ..Self::uncompared(object) };
-        let part = if state.is_masked { None } else { state.source.with_text(compared_part) };
+        let part =
+            if state.is_masked { None } else { state.source.with_text(|text| compared_part(resource, text)) };
         state.compared = part.unwrap_or_else(|| without_volatile_fields(resource, state.whole(), masks));
         state
     }

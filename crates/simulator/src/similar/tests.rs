@@ -1,6 +1,7 @@
 use std::collections::BTreeSet;
 
 use expect_test::{Expect, expect};
+use k8s_openapi::ByteString;
 use proptest::prelude::*;
 use serde_json::{Map, json};
 
@@ -122,6 +123,52 @@ fn ids_of_remote_systems_are_learned_and_must_be_the_same_in_both_places() {
         compared(bucket(33, &[33, 44])),
         [r#"remote cloud has .buckets.<id 2> = "b", the run without faults has nothing"#]
     );
+}
+
+/// A Secret with a generated password and a text that contains it, and the database that knows the password.
+fn with_password(secret: &str, link: &str, database: &str) -> World {
+    let base64 = |text: &str| json!(ByteString(text.as_bytes().to_vec()));
+    let whole = json!({"metadata": {"name": "s"}, "data": {"password": base64(secret), "uri": base64(link)}});
+    let state = Arc::new(ObjectState::new("secrets", whole, &Masks::default()));
+    World {
+        objects: BTreeMap::from([(ObjectId::new("", "secrets", "a", "s"), state)]),
+        remotes: BTreeMap::from([(Arc::from("database"), json!({"password": database}))]),
+        ..World::default()
+    }
+}
+
+#[test]
+fn a_generated_value_is_recognised_in_a_secret_and_within_other_texts() {
+    let of = |password: &str, linked: &str, database: &str| {
+        with_password(password, &format!("postgres://app:{linked}@db/x"), database)
+    };
+    let consistent = |password: &str| of(password, password, password);
+    let expected = consistent("pw-aaaaaa");
+    let learned = learn(&expected, &consistent("pw-bbbbbb")).unwrap();
+    let compared = |world: World| {
+        let found = compare(&normal_form(&expected, &learned), &normal_form(&world, &learned));
+        found.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!(compared(consistent("pw-cccccc")), [""; 0]);
+    assert_eq!(
+        compared(of("pw-cccccc", "pw-cccccc", "pw-dddddd")),
+        [
+            r#"secrets a/s has .data.password = "<id 2>", the run without faults has "<id 1>""#,
+            r#"secrets a/s has .data.uri = "postgres://app:<id 2>@db/x", the run without faults has "postgres://app:<id 1>@db/x""#,
+        ]
+    );
+    assert_eq!(
+        compared(of("pw-cccccc", "pw-dddddd", "pw-cccccc")),
+        [r#"secrets a/s has .data.uri = "<id 2>", the run without faults has "postgres://app:<id 1>@db/x""#]
+    );
+}
+
+#[test]
+fn a_text_that_differs_around_the_generated_value_within_it_may_differ() {
+    let of = |password: &str, salt: &str| with_password(password, &format!("{salt}:{password}"), password);
+    let learned = learn(&of("pw-aaaaaa", "1"), &of("pw-bbbbbb", "22")).unwrap();
+    let forms = |world: &World| normal_form(world, &learned);
+    assert_eq!(compare(&forms(&of("pw-aaaaaa", "1")), &forms(&of("pw-cccccc", "333"))), []);
 }
 
 #[test]
