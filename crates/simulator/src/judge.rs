@@ -182,7 +182,15 @@ fn compare_worlds(
         differences.retain(|difference| !may_miss || !matches!(difference, Difference::Missing(_)));
         differences.retain(|difference| !is_allowed(rule_of(difference)));
         let Some(difference) = differences.first() else { continue };
-        let (oracle, suspect) = (rule_of(difference), Suspect::about(difference.name()));
+        let suspect = match difference {
+            Difference::Value { name, expected: Some(value), .. } => {
+                // If a value should be that of another object, either of the two may be wrong.
+                let others = expected.places_of_ids_in(*step, value);
+                Suspect::about_all(std::iter::once(&**name).chain(others.iter().map(|other| &**other)))
+            }
+            difference => Suspect::about(difference.name()),
+        };
+        let oracle = rule_of(difference);
         let when = if *step == last { "at the end".to_owned() } else { format!("after step {step}") };
         let title = format!("{when}, {difference}");
         let details = differences.iter().skip(1).take(3).map(ToString::to_string).collect();

@@ -23,7 +23,12 @@ pub(crate) enum Action {
     /// A process was started.
     Start(Actor),
     /// A call is carried out. Its commits follow.
-    CarriedOut { actor: Actor, name: Arc<CallName> },
+    CarriedOut {
+        actor: Actor,
+        name: Arc<CallName>,
+        /// Whether it changed the state of a remote system.
+        changes_remote: bool,
+    },
     /// A call was refused.
     Refused { actor: Actor, name: Arc<CallName>, how: String },
     /// An answer was handed over.
@@ -106,7 +111,7 @@ impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Start(actor) => write!(f, "{actor:<10} starts"),
-            Self::CarriedOut { actor, name } => write!(f, "{actor:<10} {name}"),
+            Self::CarriedOut { actor, name, .. } => write!(f, "{actor:<10} {name}"),
             Self::Refused { actor, name, how } => write!(f, "{actor:<10} {name}: {how}"),
             Self::Answered { actor, name } => write!(f, "{actor:<10} is answered: {name}"),
             Self::AnswerLost { actor, name } => write!(f, "{actor:<10} {name}: the answer is lost"),
@@ -232,11 +237,11 @@ pub(crate) fn story(run: &[Entry], without_faults: &[Entry], suspect: &Suspect, 
     places.into_iter().map(line).chain(missing).collect()
 }
 
-/// Object of a violation, by which the guilty write is looked for.
+/// Objects of a violation, by which the guilty write is looked for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) enum Suspect {
-    /// An object or family, such as `configmaps default/page-*`, or a remote system, such as `remote cloud`.
-    About(String),
+    /// Objects or families, such as `configmaps default/page-*`, and remote systems, such as `remote cloud`.
+    About(Vec<String>),
     /// The state after the last change.
     LastChange,
     #[default]
@@ -246,16 +251,22 @@ pub(crate) enum Suspect {
 impl Suspect {
     /// The object that a difference between two worlds names, such as `configmaps default/page-*#2`.
     pub(crate) fn about(name: &str) -> Self {
-        Self::About(name.split('#').next().unwrap_or_default().to_owned())
+        Self::about_all([name])
+    }
+
+    /// Like [`about`](Self::about), but several objects contradict each other.
+    pub(crate) fn about_all<'n>(names: impl IntoIterator<Item = &'n str>) -> Self {
+        let family = |name: &str| name.split('#').next().unwrap_or_default().to_owned();
+        Self::About(names.into_iter().map(family).collect())
     }
 
     /// Whether an action concerns it.
     fn has(&self, action: &Action) -> bool {
         match (self, action) {
-            (Self::About(name), Action::Committed(change)) => change.family.to_string() == *name,
-            (Self::About(name), Action::CarriedOut { name: call, .. }) => {
+            (Self::About(names), Action::Committed(change)) => names.contains(&change.family.to_string()),
+            (Self::About(names), Action::CarriedOut { name: call, .. }) => names.iter().any(|name| {
                 name.strip_prefix("remote ").is_some_and(|remote| call.target == format!("at {remote}"))
-            }
+            }),
             _ => false,
         }
     }
@@ -312,13 +323,13 @@ pub(crate) fn guilty(run: &[Action], without_faults: &[Action], suspect: &Suspec
         .or_else(|| missing(&label))
 }
 
-/// Name of a change or effect of an operator, equal in all runs.
+/// Name of a change of an operator, or of an effect that changed a remote system, equal in all runs.
 fn label(action: &Action) -> Option<String> {
     match action {
         Action::Committed(change) if change.actor.is_operator() => {
             Some(format!("{:?} {} {:?}", change.verb, change.family, change.paths()))
         }
-        Action::CarriedOut { actor, name } if actor.is_operator() && name.is_effect() => {
+        Action::CarriedOut { actor, name, changes_remote: true } if actor.is_operator() => {
             Some(name.to_string())
         }
         _ => None,
@@ -336,22 +347,40 @@ fn content(action: &Action) -> Option<Value> {
     Some(content)
 }
 
-/// Place of the first labelled action of `one` that `other` does not have as often.
+/// Place of the first labelled action of `one` that `other` does not have as often: neither in all, nor up to the end of the step.
 fn first_excess(
     one: &[Action],
     other: &[Action],
     label: &dyn Fn(&Action) -> Option<String>,
 ) -> Option<usize> {
-    let mut left: Vec<String> = other.iter().filter_map(label).collect();
-    one.iter().position(|action| {
-        label(action).is_some_and(|label| match left.iter().position(|known| *known == label) {
-            Some(place) => {
-                left.remove(place);
-                false
-            }
-            None => true,
-        })
-    })
+    let (one, other) = (labelled(one, label), labelled(other, label));
+    let count = |all: &[Labelled], label: &str, until: usize| {
+        all.iter().filter(|known| known.label == label && known.step <= until).count()
+    };
+    let is_excess = |(number, found): &(usize, &Labelled)| {
+        let so_far = one[..=*number].iter().filter(|known| known.label == found.label).count();
+        so_far > count(&other, &found.label, found.step)
+            && count(&one, &found.label, usize::MAX) > count(&other, &found.label, usize::MAX)
+    };
+    one.iter().enumerate().find(is_excess).map(|(_, found)| found.place)
+}
+
+/// An action with a label.
+struct Labelled {
+    label: String,
+    place: usize,
+    /// Number of steps that had begun.
+    step: usize,
+}
+
+fn labelled(actions: &[Action], label: &dyn Fn(&Action) -> Option<String>) -> Vec<Labelled> {
+    let mut step = 0;
+    let mut all = Vec::new();
+    for (place, action) in actions.iter().enumerate() {
+        step += usize::from(matches!(action, Action::Step(_)));
+        all.extend(label(action).map(|label| Labelled { label, place, step }));
+    }
+    all
 }
 
 #[cfg(test)]
@@ -365,11 +394,14 @@ mod tests {
         similar::ObjectState,
     };
 
-    /// Actions of an operator from words such as `create x 1`: verb, name of a ConfigMap, content.
+    /// Actions of an operator from words such as `create x 1`: verb, name of a ConfigMap, content; or `step`.
     fn run(text: &str) -> Vec<Entry> {
         let process = ProcessName { program: OPERATOR, replica: 0, is_tested: true };
         let actor = Actor::Process { process, life: 0 };
         let action = |words: &str| {
+            if words == "step" {
+                return Entry { at: Duration::ZERO, action: Action::Step("a step".to_owned()) };
+            }
             let mut words = words.split(' ');
             let verb = match words.next() {
                 Some("create") => Verb::Created,
@@ -428,6 +460,42 @@ mod tests {
             "create x 1; delete x",
             x,
             &expect!["2  operator   deletes configmaps a/x   ← the last write before the violation"],
+        );
+    }
+
+    #[test]
+    fn the_guilty_write_is_the_one_that_the_run_without_faults_lacks_in_its_step() {
+        check(
+            "step; create x 1; create x 1; step; create x 1",
+            "step; create x 1; step; create x 1",
+            &Suspect::about("configmaps a/x"),
+            &expect!["3  operator   creates configmaps a/x   ← not in the run without faults"],
+        );
+    }
+
+    #[test]
+    fn an_effect_that_changes_nothing_is_not_at_fault() {
+        let effect = |verb: &str, changes_remote| {
+            let process = ProcessName { program: OPERATOR, replica: 0, is_tested: true };
+            let actor = Actor::Process { process, life: 0 };
+            let name = Arc::new(CallName::of_effect("dns", verb, "x"));
+            Entry { at: Duration::ZERO, action: Action::CarriedOut { actor, name, changes_remote } }
+        };
+        let run = [effect("add", true)];
+        let without_faults = [effect("add", true), effect("add", false), effect("remove", true)];
+        let lines = story(&run, &without_faults, &Suspect::about("remote dns"), 10);
+        let marked: Vec<&String> = lines.iter().filter(|line| line.contains(MARK)).collect();
+        assert_eq!(marked, ["  –  operator   remove at dns x   ← only in the run without faults"]);
+    }
+
+    #[test]
+    fn of_two_objects_that_contradict_each_other_the_last_write_is_guilty() {
+        let both = &Suspect::about_all(["configmaps a/x#2", "configmaps a/y"]);
+        check(
+            "create x 1; create y 1; create z 1",
+            "create x 1; create y 1; create z 1",
+            both,
+            &expect!["2  operator   creates configmaps a/y   ← the last write before the violation"],
         );
     }
 

@@ -162,7 +162,10 @@ mod tests {
     #[test]
     fn a_long_run_is_shown_around_its_fault() {
         let name = Arc::new(CallName::of_effect("cloud", "create", "x"));
-        let effect = || entry(Action::CarriedOut { actor: Actor::User, name: Arc::clone(&name) });
+        let effect = || {
+            let name = Arc::clone(&name);
+            entry(Action::CarriedOut { actor: Actor::User, name, changes_remote: false })
+        };
         let mut entries: Vec<Entry> = (0..3 * COLUMNS).map(|_| effect()).collect();
         entries.insert(2 * COLUMNS, entry(Action::Crashed { actor: Actor::User, at: "here".to_owned() }));
         let shown = shown(&entries);

@@ -151,7 +151,8 @@ impl Run<'_> {
         self.effects += usize::from(name.is_effect());
         if let Some(work) = self.hub.take(*id) {
             if order == Order::CarryOut {
-                self.log(Action::CarriedOut { actor: *actor, name: Arc::clone(name) });
+                let name = Arc::clone(name);
+                self.log(Action::CarriedOut { actor: *actor, name, changes_remote: false });
             }
             let (hub, id, work) = (self.hub.clone(), *id, work(order));
             self.working.spawn(async move {

@@ -35,6 +35,7 @@ impl Run<'_> {
         if self.remotes_changed() {
             is_visible = true;
             self.truth.lock().last_visible = Instant::now();
+            self.note_effect();
             match self.written.values().max() {
                 Some(write) => self.writes[*write].is_visible = true,
                 None => self.others_changed = true,
@@ -44,7 +45,21 @@ impl Run<'_> {
             let changes = self.last_changes(&object, changes);
             return Err(End::WritesAgain { object, changes });
         }
-        if is_visible { self.check_change() } else { Ok(()) }
+        if !is_visible {
+            return Ok(());
+        }
+        self.check_change()
+    }
+
+    /// Notes in the trace that the last effect changed a remote system.
+    fn note_effect(&mut self) {
+        let mut effects = self.trace.iter_mut().rev().filter_map(|entry| match &mut entry.action {
+            Action::CarriedOut { name, changes_remote, .. } if name.is_effect() => Some(changes_remote),
+            _ => None,
+        });
+        if let Some(changes_remote) = effects.next() {
+            *changes_remote = true;
+        }
     }
 
     /// Returns whether a remote system changed since the last call.

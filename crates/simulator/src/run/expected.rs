@@ -2,8 +2,10 @@
 
 use std::{cell::OnceCell, collections::BTreeMap};
 
+use serde_json::Value;
+
 use super::outcome::Outcome;
-use crate::similar::{Difference, Learned, NormalForm, World, compare, normal_form};
+use crate::similar::{Difference, Learned, NormalForm, World, compare, ids_in, normal_form};
 
 /// The run without faults, and the values that may differ from it.
 pub(crate) struct Expected {
@@ -27,11 +29,25 @@ impl Expected {
         if expected.world.equals(found) {
             return Vec::new();
         }
-        let make = || normal_form(&expected.world, &self.learned);
         let found = normal_form(found, &self.learned);
-        match self.forms.get(&step) {
-            Some(form) => compare(form.get_or_init(make), &found),
-            None => compare(&make(), &found),
-        }
+        self.form(step).map_or_else(Vec::new, |form| compare(form, &found))
+    }
+
+    /// Names of the objects and remote systems that contain, without faults after `step`, one of the generated values in `value`.
+    pub(crate) fn places_of_ids_in(&self, step: usize, value: &Value) -> Vec<String> {
+        let ids = ids_in(value);
+        let has = |value: &Value| ids_in(value).intersection(&ids).next().is_some();
+        let form = self.form(step).filter(|_| !ids.is_empty());
+        let places = form.into_iter().flatten().filter(|(_, value)| has(value));
+        places.map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Normal form of the world that is quiet after `step`.
+    fn form(&self, step: usize) -> Option<&NormalForm> {
+        let make = || {
+            let expected = self.outcome.quiet.get(&step);
+            expected.map(|quiet| normal_form(&quiet.world, &self.learned)).unwrap_or_default()
+        };
+        Some(self.forms.get(&step)?.get_or_init(make))
     }
 }

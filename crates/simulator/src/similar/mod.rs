@@ -25,7 +25,7 @@ pub(crate) use self::{
     difference::{Difference, compare},
     learned::{Learned, learn},
     masks::{Masks, without_volatile_fields},
-    normal_form::{NormalForm, normal_form},
+    normal_form::{NormalForm, ids_in, normal_form},
     object_state::ObjectState,
 };
 use crate::names::ObjectId;

@@ -217,6 +217,20 @@ impl<'l> Symbols<'l> {
     }
 }
 
+/// Symbols of learned values in a part of a normal form, such as `<id 1>`.
+pub(crate) fn ids_in(value: &Value) -> BTreeSet<String> {
+    match value {
+        Value::Object(fields) => fields.values().flat_map(ids_in).collect(),
+        Value::Array(items) => items.iter().flat_map(ids_in).collect(),
+        Value::String(text) => {
+            let starts = text.split("<id ").skip(1);
+            let numbers = starts.filter_map(|rest| rest.split_once('>')?.0.parse::<u32>().ok());
+            numbers.map(|number| format!("<id {number}>")).collect()
+        }
+        _ => BTreeSet::new(),
+    }
+}
+
 /// Values that differ from run to run and that other texts may contain, by their first bytes; the longest first.
 struct Parts(BTreeMap<[u8; SHORTEST_PART], Vec<String>>);
 

@@ -164,6 +164,12 @@ fn a_generated_value_is_recognised_in_a_secret_and_within_other_texts() {
 }
 
 #[test]
+fn the_generated_values_in_a_form_are_found_within_texts() {
+    let found = ids_in(&json!({"uri": "postgres://<id 12>@x/<id 3>", "all": ["<id 1>", "<id", "<uid 4>"]}));
+    assert_eq!(found, ["<id 1>", "<id 3>", "<id 12>"].map(str::to_owned).into());
+}
+
+#[test]
 fn a_text_that_differs_around_the_generated_value_within_it_may_differ() {
     let of = |password: &str, salt: &str| with_password(password, &format!("{salt}:{password}"), password);
     let learned = learn(&of("pw-aaaaaa", "1"), &of("pw-bbbbbb", "22")).unwrap();
