@@ -1,13 +1,16 @@
 //! Judgement of a run by comparison with the run without faults.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use crate::{
     names::{Actor, ObjectId},
     oracle::Oracle,
     plan::{Plan, Until, What},
     run::{End, Expected, Outcome},
-    similar::Difference,
+    similar::{Difference, ObjectState},
     trace::{Action, Entry, Suspect},
     truth::{Change, Counts, Verb},
 };
@@ -111,6 +114,45 @@ pub(crate) fn judge_writes(trace: &[Entry]) -> Option<Violation> {
         let suspect = Suspect::about(&change.family.to_string());
         Some(Violation { oracle: Oracle::Trespass, title, suspect, details: Vec::new() })
     })
+}
+
+/// Parts of the messages with which the API server refuses a request for good.
+const REFUSED: [&str; 2] = [" is forbidden: ", " is invalid: "];
+
+/// Judges the end of the run without faults: a request that the API server will never carry out, and an object that the user has deleted and
+/// that a finalizer of the operator keeps.
+pub(crate) fn judge_last_world(outcome: &Outcome) -> Option<Violation> {
+    let violation = |title: String, suspect| {
+        let details = Vec::new();
+        Some(Violation { oracle: Oracle::Succeeds, title, suspect, details })
+    };
+    let is_refused = |error: &str| REFUSED.iter().any(|refused| error.contains(refused));
+    if let Some((request, error)) = outcome.failing.iter().find(|(_, error)| is_refused(error)) {
+        return violation(format!("{request} fails forever: {error}"), Suspect::CallOf(error.clone()));
+    }
+    let (_, last) = outcome.quiet.last_key_value()?;
+    let is_terminating = |state: &ObjectState| !state.whole()["metadata"]["deletionTimestamp"].is_null();
+    for (id, state) in last.world.objects.iter().filter(|(_, state)| is_terminating(state)) {
+        let own = own_finalizers(id, &outcome.trace);
+        if let Some(finalizer) = finalizers(state).intersection(&own).next() {
+            let title =
+                format!("{id} is never deleted: the operator does not remove its finalizer {finalizer}");
+            return violation(title, Suspect::about(&id.to_string()));
+        }
+    }
+    None
+}
+
+/// Finalizers that processes under test have added to an object.
+fn own_finalizers(id: &ObjectId, trace: &[Entry]) -> BTreeSet<String> {
+    let of = |state: &Option<Arc<ObjectState>>| state.as_deref().map(finalizers).unwrap_or_default();
+    let own = changes(trace).filter(|change| change.id == *id && change.actor.is_operator());
+    own.flat_map(|change| &of(&change.after) - &of(&change.before)).collect()
+}
+
+fn finalizers(state: &ObjectState) -> BTreeSet<String> {
+    let all = state.whole()["metadata"]["finalizers"].as_array().into_iter().flatten();
+    all.filter_map(|name| name.as_str().map(str::to_owned)).collect()
 }
 
 /// Judges a run by the one without faults. Allowed violations do not count.
@@ -278,7 +320,7 @@ fn compare_counts(
 mod tests {
     use std::sync::Arc;
 
-    use serde_json::json;
+    use serde_json::{Value, json};
     use tokio::time::Duration;
 
     use super::*;
@@ -401,6 +443,55 @@ mod tests {
         assert_eq!(violated(&both, &[Oracle::SameObjects]), Some(Oracle::SameRemotes));
         assert_eq!(violated(&both, &[Oracle::SameObjects, Oracle::SameRemotes]), None);
         assert_eq!(violated(&outcome("2", "1"), &[Oracle::SameObjects]), None);
+    }
+
+    #[test]
+    fn the_run_without_faults_does_not_end_with_a_request_that_is_refused_for_good() {
+        let failing = |error: &str| {
+            let failing = BTreeMap::from([("tasks a/x".to_owned(), error.to_owned())]);
+            judge_last_world(&Outcome { failing, ..Outcome::default() }).map(|violation| violation.suspect)
+        };
+        let forbidden = "delete tasks a/x: tasks is forbidden: no right";
+        assert_eq!(failing(forbidden), Some(Suspect::CallOf(forbidden.to_owned())));
+        assert!(failing("apply tasks a/x: Task.dev \"x\" is invalid: spec.size: no number").is_some());
+        assert_eq!(failing("the Secret admin does not exist"), None);
+    }
+
+    #[test]
+    fn the_run_without_faults_does_not_end_with_a_finalizer_of_the_operator_on_a_deleted_object() {
+        let id = ObjectId::new("", "configmaps", "a", "x");
+        let state = |finalizers: &[&str], deleted: Value| {
+            let metadata = json!({"finalizers": finalizers, "deletionTimestamp": deleted});
+            let whole = json!({"metadata": metadata});
+            Arc::new(ObjectState::new("configmaps", whole, &Masks::default()))
+        };
+        let process = ProcessName { program: OPERATOR, replica: 0, is_tested: true };
+        let added = |actor: Actor| {
+            let change = Change {
+                verb: Verb::Changed,
+                actor,
+                id: id.clone(),
+                family: id.clone(),
+                revision: 1,
+                before: Some(state(&[], Value::Null)),
+                after: Some(state(&["dev/cleanup"], Value::Null)),
+                is_visible: true,
+                trespass: None,
+            };
+            Entry { at: Duration::ZERO, action: Action::Committed(change) }
+        };
+        let judged = |actor: Actor, last: Arc<ObjectState>| {
+            let world = World { objects: BTreeMap::from([(id.clone(), last)]), ..World::default() };
+            let quiet = QuietWorld { world, counts: BTreeMap::new(), failing: BTreeMap::new() };
+            let quiet = BTreeMap::from([(1, quiet)]);
+            judge_last_world(&Outcome { trace: vec![added(actor)], quiet, ..Outcome::default() })
+        };
+        let (operator, deleted) = (Actor::Process { process, life: 0 }, json!("2026-01-01T00:00:00Z"));
+        let kept = judged(operator, state(&["dev/cleanup"], deleted.clone()));
+        assert!(kept.is_some_and(|kept| kept.title.ends_with("does not remove its finalizer dev/cleanup")));
+        assert_eq!(judged(operator, state(&["dev/cleanup"], Value::Null)), None);
+        assert_eq!(judged(Actor::User, state(&["dev/cleanup"], deleted.clone())), None);
+        assert_eq!(judged(operator, state(&["dev/other"], deleted)), None);
     }
 
     #[test]

@@ -194,8 +194,10 @@ pub(crate) const MARK: char = '←';
 /// deviations, the first difference, the steps, and the lines around all these.
 pub(crate) fn story(run: &[Entry], without_faults: &[Entry], suspect: &Suspect, lines: usize) -> Vec<String> {
     let notable = |trace: &[Entry]| -> Vec<Action> {
-        let actions = trace.iter().map(|entry| &entry.action);
-        actions.filter(|action| action.is_notable()).cloned().collect()
+        let call = trace.iter().rposition(|entry| suspect.is_call(&entry.action));
+        let actions = trace.iter().map(|entry| &entry.action).enumerate();
+        let shown = actions.filter(|(place, action)| action.is_notable() || call == Some(*place));
+        shown.map(|(_, action)| action.clone()).collect()
     };
     let (run, without_faults) = (notable(run), notable(without_faults));
     let found = guilty(&run, &without_faults, suspect);
@@ -242,6 +244,8 @@ pub(crate) fn story(run: &[Entry], without_faults: &[Entry], suspect: &Suspect, 
 pub(crate) enum Suspect {
     /// Objects or families, such as `configmaps default/page-*`, and remote systems, such as `remote cloud`.
     About(Vec<String>),
+    /// The last call that this error names: the API server refuses it.
+    CallOf(String),
     /// The state after the last change.
     LastChange,
     #[default]
@@ -258,6 +262,16 @@ impl Suspect {
     pub(crate) fn about_all<'n>(names: impl IntoIterator<Item = &'n str>) -> Self {
         let family = |name: &str| name.split('#').next().unwrap_or_default().to_owned();
         Self::About(names.into_iter().map(family).collect())
+    }
+
+    /// Whether an action is a call that the error names.
+    fn is_call(&self, action: &Action) -> bool {
+        match (self, action) {
+            (Self::CallOf(error), Action::CarriedOut { actor, name, .. }) => {
+                actor.is_operator() && error.contains(&name.to_string())
+            }
+            _ => false,
+        }
     }
 
     /// Whether an action concerns it.
@@ -300,8 +314,12 @@ pub(crate) fn guilty(run: &[Action], without_faults: &[Action], suspect: &Suspec
     let last = |is_last: &dyn Fn(&Action) -> bool| {
         run.iter().rposition(|action| label(action).is_some() && is_last(action)).map(Guilty::Last)
     };
-    if *suspect == Suspect::LastChange {
-        return last(&|_| true);
+    match suspect {
+        Suspect::LastChange => return last(&|_| true),
+        Suspect::CallOf(_) => {
+            return run.iter().rposition(|action| suspect.is_call(action)).map(Guilty::Last);
+        }
+        Suspect::About(_) | Suspect::Unknown => {}
     }
     let about = |action: &Action| label(action).filter(|_| suspect.has(action));
     let with_content = |action: &Action| Some(format!("{} {:?}", about(action)?, content(action)));
@@ -486,6 +504,24 @@ mod tests {
         let lines = story(&run, &without_faults, &Suspect::about("remote dns"), 10);
         let marked: Vec<&String> = lines.iter().filter(|line| line.contains(MARK)).collect();
         assert_eq!(marked, ["  –  operator   remove at dns x   ← only in the run without faults"]);
+    }
+
+    #[test]
+    fn a_call_that_is_always_refused_is_at_fault() {
+        let process = ProcessName { program: OPERATOR, replica: 0, is_tested: true };
+        let actor = Actor::Process { process, life: 0 };
+        let call = |method: &str, name: &str| {
+            let uri = format!("/api/v1/namespaces/a/configmaps/{name}");
+            let request = http::Request::builder().method(method).uri(uri).body(()).unwrap();
+            let name = Arc::new(CallName::of_request(&request, b""));
+            Entry { at: Duration::ZERO, action: Action::CarriedOut { actor, name, changes_remote: false } }
+        };
+        let run = [call("DELETE", "x"), call("GET", "x"), call("DELETE", "x"), call("DELETE", "y")];
+        let error = Suspect::CallOf("cleanup: delete configmaps a/x: configmaps is forbidden: no".to_owned());
+        assert_eq!(
+            story(&run, &[], &error, 10),
+            ["  1  operator   delete configmaps a/x   ← the last write before the violation"]
+        );
     }
 
     #[test]

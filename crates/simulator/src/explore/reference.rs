@@ -10,7 +10,7 @@ use tokio::time::Duration;
 use super::finding::Finding;
 use crate::{
     definition::Definition,
-    judge::{Violation, judge, judge_end, judge_writes},
+    judge::{Violation, judge, judge_end, judge_last_world, judge_writes},
     oracle::Oracle,
     plan::Plan,
     run::{Beginning, Circumstances, CrashPoints, Expected, Limits, Outcome, Seed, Start, only_crash, play},
@@ -80,7 +80,8 @@ impl Reference {
             Box::new(Finding::new("the run has no faults", violation, &plan, run, other))
         };
         let judge_alone = |run: &Outcome| {
-            let violations = [judge_end(&run.end), judge_writes(&run.trace)].into_iter().flatten();
+            let violations =
+                [judge_end(&run.end), judge_writes(&run.trace), judge_last_world(run)].into_iter().flatten();
             violations.into_iter().find(|violation| !definition.allows(violation.oracle))
         };
         let outcome = play(definition, &plan, same);
