@@ -40,7 +40,7 @@ pub(crate) fn judge_end(end: &End) -> Option<Violation> {
         End::Quiet => None,
         End::NeverQuiet { changes } => violation(
             Oracle::Quiet,
-            "objects change forever: an hour after the last step or crash they still do".to_owned(),
+            "objects change forever: they still do an hour after the last step or crash, or again and again after pauses".to_owned(),
             changes,
         ),
         End::WritesAgain { object, changes } => violation(

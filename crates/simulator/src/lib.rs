@@ -113,7 +113,7 @@
 //! | | |
 //! |---|---|
 //! | budget of a search | 10 s of real time |
-//! | quiet | 20 virtual minutes without a change, longer than the longest back-off, 1000 s; 30 s if no request waits in the operator's controllers |
+//! | quiet | 20 virtual minutes without a change, longer than the longest back-off, 1000 s, and until each request that is due within two hours has had its turn; 30 s if no request waits in a controller |
 //! | plans of [`Explore::random`] | 1,000 |
 //! | runs and real time to shrink a plan | 200, and the budget of the search, but at least 10 s |
 //! | time that watch events are held back | 2 virtual minutes; 10 virtual seconds if no more events arrive |

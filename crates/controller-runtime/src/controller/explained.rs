@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
+use tokio::time::Instant;
 
 use super::{sources::Sources, worker_pool::WantedWorkers};
 use crate::{
@@ -27,6 +28,10 @@ pub(crate) struct ExplainedController<R: Request> {
 impl<R: Request> Explain for ExplainedController<R> {
     fn overview(&self) -> Overview {
         self.requests.overview()
+    }
+
+    fn last_due(&self, limit: Instant) -> Option<Instant> {
+        self.requests.last_due(limit)
     }
 
     fn kind(&self) -> Option<&str> {

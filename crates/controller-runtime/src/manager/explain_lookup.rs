@@ -7,6 +7,7 @@ use std::{
 
 use http::{HeaderValue, Method, StatusCode, header::CONTENT_TYPE};
 use serde::Serialize;
+use tokio::time::Instant;
 
 use super::Manager;
 use crate::{
@@ -91,6 +92,14 @@ impl Manager {
     #[must_use]
     pub fn overview(&self) -> Vec<Overview> {
         overview(&self.shared.registry)
+    }
+
+    /// Latest time up to `limit` at which a request that waits in a controller is due, for simulations. Visits all queues.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn last_due(&self, limit: Instant) -> Option<Instant> {
+        let controllers = self.shared.registry.controllers();
+        controllers.iter().filter_map(|(_, controller)| controller.last_due(limit)).max()
     }
 }
 

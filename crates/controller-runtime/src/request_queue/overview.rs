@@ -70,6 +70,9 @@ pub(crate) trait Explain: Send + Sync {
     /// Summary of all requests.
     fn overview(&self) -> Overview;
 
+    /// Latest time up to `limit` at which a waiting request is due. Visits the whole queue.
+    fn last_due(&self, limit: Instant) -> Option<Instant>;
+
     /// The kind that it reconciles, e.g. `Deployment.apps`; `None` if its requests are not keys of objects.
     fn kind(&self) -> Option<&str>;
 
@@ -119,6 +122,15 @@ impl<R: Request> RequestQueue<R> {
         let failed_events = self.failed_events.first(FAILED_EVENTS, None);
         let (controller, running) = (self.controller.to_string(), gauges.processing);
         Overview { controller, queued, waiting, running, failing, failed_events }
+    }
+
+    /// See [`Explain::last_due`].
+    pub(crate) fn last_due(&self, limit: Instant) -> Option<Instant> {
+        let due = |state| match state {
+            KeyState::Waiting(waiting) => Some(waiting.until),
+            _ => None,
+        };
+        self.queue.snapshot().filter_map(|seen| due(seen.state)).filter(|due| *due <= limit).max()
     }
 
     /// Explains the request named by the text, like [`Explain::explain_text`], but without pauses.

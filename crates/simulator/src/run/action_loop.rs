@@ -20,9 +20,6 @@ use crate::{
     user::Step,
 };
 
-/// Virtual time within which the world must become quiet after a step or a crash.
-const LONGEST_UNREST: Duration = Duration::from_secs(3600);
-
 /// Virtual time that an attempt of a step may take: a user can wait for days.
 const LONGEST_STEP: Duration = Duration::from_secs(7 * 86_400);
 
@@ -119,7 +116,7 @@ impl Run<'_> {
             let unrest = self.unrest_since.elapsed();
             match &step {
                 Some(step) if unrest > LONGEST_STEP => return Err(step.took_too_long()),
-                None if unrest > LONGEST_UNREST => return Err(self.never_quiet()),
+                None if self.is_restless() => return Err(self.never_quiet()),
                 _ => {}
             }
             self.pass_time(&mut step).await;
@@ -130,6 +127,7 @@ impl Run<'_> {
         self.before(format_args!("the user takes the step {:?}", step.name));
         self.begun += 1;
         self.step_runs = true;
+        (self.long_wait, self.wakes) = (None, 0);
         self.log(Action::Step(step.name.to_string()));
         self.unrest_since = Instant::now();
         Attempt::begin(step, &self.user)

@@ -48,6 +48,7 @@ impl Run<'_> {
         if !is_visible {
             return Ok(());
         }
+        self.end_long_wait();
         self.check_change()
     }
 

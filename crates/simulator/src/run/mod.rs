@@ -46,6 +46,7 @@ use self::{
     holds::Hold,
     merge::Merge,
     process::Process,
+    quiet::LongWait,
     real_time::RealTime,
 };
 pub(crate) use self::{
@@ -213,6 +214,9 @@ struct Run<'d> {
     begun: usize,
     /// Time from which the world must become quiet: the last step, crash or start.
     unrest_since: Instant,
+    /// A wait for requests that are due late, and number of such waits that ended with a change since the last step or crash.
+    long_wait: Option<LongWait>,
+    wakes: u32,
     /// Number of actions since time passed, the largest such number so far, and calls of each name.
     at_once: usize,
     most_at_once: usize,
@@ -293,6 +297,8 @@ impl<'d> Run<'d> {
             effects: 0,
             begun: 0,
             unrest_since: start,
+            long_wait: None,
+            wakes: 0,
             at_once: 0,
             most_at_once: 0,
             calls_at_once: BTreeMap::new(),

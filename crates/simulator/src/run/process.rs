@@ -178,6 +178,12 @@ impl Run<'_> {
         self.processes.iter().filter(running).all(|process| process.is_at_rest(self.is_active(process)))
     }
 
+    /// Latest time up to `limit` at which a request that waits in a controller is due.
+    pub(super) fn last_due(&self, limit: Instant) -> Option<Instant> {
+        let due = |process: &Process| process.manager.as_ref()?.upgrade()?.last_due(limit);
+        self.processes.iter().filter(|process| self.is_active(process)).filter_map(due).max()
+    }
+
     /// Whether each program that elects a leader has one, unless all of it is down.
     pub(super) fn all_are_led(&self) -> bool {
         (0..self.definition.programs.len()).filter(|program| self.elects(*program)).all(|program| {
@@ -363,6 +369,7 @@ impl Run<'_> {
             self.hub.release(&hold.stream);
         }
         self.due.retain(|_, due| due.caller != actor);
+        (self.long_wait, self.wakes) = (None, 0);
         let begun = self.begun;
         self.log(Action::Crashed { actor, at: at.to_owned() });
         self.unrest_since = Instant::now();

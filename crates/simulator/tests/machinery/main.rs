@@ -353,6 +353,27 @@ fn a_call_does_not_wait_again_for_a_step_that_cannot_begin() {
 }
 
 #[test]
+fn the_world_is_not_quiet_before_long_timers_have_fired() {
+    let hour = Duration::from_secs(3600);
+    let late = simulation(move |key, cx| async move {
+        let namespace = cx.client().get(&key).await?;
+        let Some(created) = namespace.and_then(|namespace| namespace.metadata.creation_timestamp) else {
+            return Ok(Action::done());
+        };
+        cx.client().apply(&map("first")).await?;
+        let age = Duration::try_from(cx.wall_time().duration_since(created.0)).unwrap_or_default();
+        if age < hour {
+            return Ok(Action::requeue_after(hour - age));
+        }
+        cx.client().apply(&map("second")).await?;
+        Ok(Action::done())
+    });
+    let has_both = |now: &Now<'_>| matches!(now.all::<ConfigMap>().len(), 0 | 2);
+    let finding = late.eventually("both maps are there", has_both).replay("").expect("a plan");
+    assert!(finding.is_none(), "{}", finding.expect("a finding"));
+}
+
+#[test]
 fn seeds_add_a_random_plan_each_and_wrong_variables_are_errors() {
     let silent = "a_correct_operator_is_silent";
     let (_, output) = with_variable(silent, "SIMULATION_SEEDS", "3..7");
