@@ -118,7 +118,9 @@
 //! | runs and real time to shrink a plan | 200, and the budget of the search, but at least 10 s |
 //! | time that watch events are held back | 2 virtual minutes; 10 virtual seconds if no more events arrive |
 //! | real time without progress of a run, in which it could run | 10 s, then the run is a finding; after 60 s the test process ends |
-//! | longest time until quiet, after a step or crash | 1 virtual hour |
+//! | longest time until quiet, after a step or crash | 1 virtual hour; 12 series of changes after pauses of more than 20 minutes |
+//! | outage of a resource or remote system | 60 virtual seconds |
+//! | delay of a call | 10 virtual seconds |
 //! | processes of `SIMULATION_JOBS` | 256 |
 //! | attempts of a step | 600, one a virtual second; of an attempt seven virtual days |
 //! | time that an operator waits for the user's next step before it is started again | 60 virtual seconds |

@@ -26,6 +26,9 @@ pub(crate) struct Deviation {
 /// Place of a [`What::Shuffle`].
 pub(crate) const ACTIONS: &str = "the order of actions";
 
+/// Place of a [`What::CrashAgain`].
+pub(crate) const OWN_WRITE: &str = "its write";
+
 /// Place of a [`What::CrashAtRest`].
 pub(crate) const STEP: &str = "step";
 
@@ -36,14 +39,18 @@ pub(crate) enum What {
     CrashBefore(Restart),
     /// The call is carried out, and the operator dies without the answer.
     CrashAfter(Restart),
-    /// The operator that leads dies when the world is quiet after a step, and starts again at once.
-    CrashAtRest,
+    /// The operator that leads dies when the world is quiet after a step.
+    CrashAtRest(Restart),
+    /// After a crash the operator dies again, without the answer to the write of its new life that the number counts.
+    CrashAgain,
     /// The call is carried out, and the connection breaks before the answer.
     LoseAnswer,
     /// Like [`LoseAnswer`](Self::LoseAnswer), and lines about the call's resource are held back until the retry is over.
     LoseAnswerAndEvents,
     /// The call is refused.
     Refuse(Refusal),
+    /// The call is refused, and all other calls of the process to the same resource or remote system for a minute.
+    Outage,
     /// From a line of a watch on, the operator receives nothing about the line's resource for a while.
     Hold(Until),
     /// Like [`Hold`](Self::Hold), and then the watch ends with 410, so that the operator lists again and never sees the lines.
@@ -54,6 +61,11 @@ pub(crate) enum What {
     Late,
     /// The user's next step begins, and the call is carried out when that is done.
     StepBefore,
+    /// Like [`StepBefore`](Self::StepBefore), but the call is carried out when nothing else happens after the step: other reconciles of the
+    /// process write first.
+    StepAround,
+    /// The call is carried out when nothing else happens: other reconciles of the process write first.
+    Delay,
     /// The garbage collector acts between the call and its answer. Without a fault it acts last.
     CollectAfter,
     /// Requests, responses and events between the process and the world wait for this many seconds.
@@ -118,26 +130,36 @@ impl What {
             | Self::LoseAnswer
             | Self::LoseAnswerAndEvents
             | Self::Refuse(_)
+            | Self::Outage
             | Self::StepBefore
+            | Self::StepAround
+            | Self::Delay
             | Self::CollectAfter
             | Self::Pause(_)
             | Self::CutOff => Place::Call,
             Self::Hold(_) | Self::Relist(_) => Place::Line,
             Self::Apart | Self::Late => Place::Stream,
-            Self::CrashAtRest => Place::Step,
-            Self::Shuffle => Place::Run,
+            Self::CrashAtRest(_) => Place::Step,
+            Self::Shuffle | Self::CrashAgain => Place::Run,
         }
     }
 
     /// Whether it happens before its call is carried out, which may then never happen.
     pub(crate) fn precedes_its_call(self) -> bool {
         match self {
-            Self::CrashBefore(_) | Self::StepBefore | Self::Pause(_) | Self::CutOff => true,
+            Self::CrashBefore(_)
+            | Self::StepBefore
+            | Self::StepAround
+            | Self::Delay
+            | Self::Pause(_)
+            | Self::CutOff => true,
             Self::CrashAfter(_)
-            | Self::CrashAtRest
+            | Self::CrashAtRest(_)
+            | Self::CrashAgain
             | Self::LoseAnswer
             | Self::LoseAnswerAndEvents
             | Self::Refuse(_)
+            | Self::Outage
             | Self::Hold(_)
             | Self::Relist(_)
             | Self::Apart
@@ -154,9 +176,11 @@ impl What {
             self,
             Self::CrashBefore(Restart::AfterNextStep)
                 | Self::CrashAfter(Restart::AfterNextStep)
+                | Self::CrashAtRest(Restart::AfterNextStep)
                 | Self::Hold(_)
                 | Self::Relist(_)
                 | Self::StepBefore
+                | Self::StepAround
                 | Self::LoseAnswerAndEvents
         )
     }
@@ -166,7 +190,10 @@ impl What {
         match self {
             Self::CrashBefore(Restart::AfterNextStep) => vec![Self::CrashBefore(Restart::AtOnce)],
             Self::CrashAfter(Restart::AfterNextStep) => vec![Self::CrashAfter(Restart::AtOnce)],
+            Self::CrashAtRest(Restart::AfterNextStep) => vec![Self::CrashAtRest(Restart::AtOnce)],
             Self::LoseAnswerAndEvents => vec![Self::LoseAnswer],
+            Self::StepAround => vec![Self::StepBefore],
+            Self::Outage => vec![Self::Refuse(Refusal::Reset)],
             Self::Hold(Until::NextStep) => {
                 vec![
                     Self::Hold(Until::NextEvent),
@@ -202,14 +229,17 @@ const REFUSALS: [(Refusal, &str); 5] = [
     (Refusal::Reset, "reset"),
 ];
 
-const WHATS: [(What, &str); 26] = [
+const WHATS: [(What, &str); 31] = [
     (What::CrashBefore(Restart::AfterNextStep), "crash, restart after the next step, before"),
     (What::CrashAfter(Restart::AfterNextStep), "crash, restart after the next step, after"),
     (What::CrashBefore(Restart::AtOnce), "crash before"),
     (What::CrashAfter(Restart::AtOnce), "crash after"),
-    (What::CrashAtRest, "crash at rest after"),
+    (What::CrashAtRest(Restart::AfterNextStep), "crash at rest, restart after the next step, after"),
+    (What::CrashAtRest(Restart::AtOnce), "crash at rest after"),
+    (What::CrashAgain, "crash again after"),
     (What::LoseAnswer, "lose the answer of"),
     (What::LoseAnswerAndEvents, "lose the answer and hold the events of"),
+    (What::Outage, "refuse for a minute, from"),
     (What::Hold(Until::NextEvent), "hold for one event, from"),
     (What::Hold(Until::OtherEvents), "hold for events of another resource, from"),
     (What::Hold(Until::Reconciles(1)), "hold for 1 reconcile, from"),
@@ -223,6 +253,8 @@ const WHATS: [(What, &str); 26] = [
     (What::Apart, "hand over one by one:"),
     (What::Late, "hand over a second late:"),
     (What::StepBefore, "begin the next step before"),
+    (What::StepAround, "let the next step pass before"),
+    (What::Delay, "delay until nothing else happens:"),
     (What::CollectAfter, "collect garbage at once after"),
     (What::Pause(11), "pause for 11 seconds before"),
     (What::Pause(16), "pause for 16 seconds before"),

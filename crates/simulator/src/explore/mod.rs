@@ -116,8 +116,9 @@ impl Explore {
         Self::only(Strategy::Unobserved)
     }
 
-    /// The garbage collector, which otherwise acts last, acts between a write and its response; and actions that are possible at the
-    /// same moment happen in random orders. Requests of one process may overtake each other, events of a watch may not.
+    /// The garbage collector, which otherwise acts last, acts between a write and its response; actions that are possible at the same
+    /// moment happen in random orders; and a write is carried out only when other reconciles of its step have written. Events of a watch
+    /// do not overtake each other.
     pub fn order() -> Self {
         Self::only(Strategy::Order)
     }
@@ -128,12 +129,14 @@ impl Explore {
         Self::only(Strategy::LostAnswers)
     }
 
-    /// Each write is refused once with 409, 429, 500, 503, and by a broken connection.
+    /// Each write is refused once with 409, 429, 500, 503, and by a broken connection. In other runs a resource or remote system refuses all
+    /// requests of the operator for a minute.
     pub fn refusals() -> Self {
         Self::only(Strategy::Refusals)
     }
 
-    /// The user's next step begins before a write, and the write is carried out when the step is done.
+    /// The user's next step begins before a write, and the write is carried out when the step is done. In other runs the reconciles that
+    /// the step leads to also end before the write.
     pub fn early_steps() -> Self {
         Self::only(Strategy::EarlySteps)
     }
@@ -179,7 +182,8 @@ impl Explore {
     }
 
     /// Sets the number of deviations in a plan. Default: 1. With 2, pairs of a [crash](Self::crashes) and
-    /// [delayed watch events](Self::staleness) of the same object are also tried.
+    /// [delayed watch events](Self::staleness) of the same object are also tried, and crashes after each of the first three writes that
+    /// follow a crash.
     pub fn depth(mut self, depth: usize) -> Self {
         self.depth = depth;
         self
@@ -359,7 +363,8 @@ pub(crate) fn search(
         let place = format!("plan {} of {}", number + 1, plans.len());
         let Tried { finding, happened, held: also_held } = reference.try_plan(definition, plan, &place);
         if let Some(finding) = finding {
-            return Err(Box::new(shrink::shrink(definition, &reference, finding, &place, budget)));
+            let others = &plans[number + 1..];
+            return Err(Box::new(shrink::shrink(definition, &reference, finding, &place, others, budget)));
         }
         report.played += 1;
         report.did_not_happen += usize::from(!happened);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{Finding, Reference, Tried, real_time};
 use crate::{
     definition::Definition,
-    plan::{Deviation, Plan},
+    plan::{Deviation, Plan, What},
 };
 
 /// Maximum number of runs in the search for a smaller plan.
@@ -14,13 +14,15 @@ const RUNS: usize = 200;
 /// Time of the search for a smaller plan, if the budget is shorter.
 const TIME: Duration = Duration::from_secs(10);
 
-/// Leaves out deviations, and then makes them milder, as long as the run violates the same rule. `budget` is that of the search that has
-/// the finding.
+/// Leaves out deviations, and then makes them milder, as long as the run violates the same rule. A drawn order of actions is replaced by one
+/// of the `others`, plans that the search has not tried yet, if that leads to the same violation: it names the action that is late.
+/// `budget` is that of the search that has the finding.
 pub(super) fn shrink(
     definition: &Definition,
     reference: &Reference,
     finding: Finding,
     place: &str,
+    others: &[Plan],
     budget: Duration,
 ) -> Finding {
     let time = budget.max(TIME);
@@ -42,8 +44,29 @@ pub(super) fn shrink(
         }
         break;
     }
+    if best.plan().deviations.iter().all(|deviation| deviation.what == What::Shuffle) {
+        for plan in others.iter().filter(|plan| names_an_order(plan)).take(RUNS - runs) {
+            if real_time().duration_since(began) >= time {
+                break;
+            }
+            if let Tried { finding: Some(found), .. } = reference.try_plan(definition, plan, place)
+                && found.oracle() == best.oracle()
+                && found.suspect() == best.suspect()
+            {
+                best = found;
+                break;
+            }
+        }
+    }
     best.shrunk_from(deviations);
     best
+}
+
+/// Whether a plan is one deviation of the order of actions, at a place.
+fn names_an_order(plan: &Plan) -> bool {
+    let is_late =
+        |what| matches!(what, What::Hold(_) | What::Apart | What::Late | What::Delay | What::StepBefore);
+    matches!(&*plan.deviations, [only] if is_late(only.what))
 }
 
 /// Plans without one of the deviations, and then plans with a milder one.

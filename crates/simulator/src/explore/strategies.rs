@@ -1,16 +1,20 @@
 //! Plans of each strategy, made from the run without faults.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::Strategy;
 use crate::{
     names::{OPERATOR, is_replica, process_of, stream_of},
-    plan::{ACTIONS, Deviation, Plan, Refusal, Restart, STEP, Until, What},
+    plan::{ACTIONS, Deviation, OWN_WRITE, Plan, Refusal, Restart, STEP, Until, What},
     run::{ArrivedLine, Outcome, Write},
+    trace::Action,
 };
 
 /// Number of orders that are drawn.
 const ORDERS: u32 = 12;
+
+/// Number of writes after a crash at which the operator crashes again.
+const CRASHES_AGAIN: u32 = 3;
 
 /// Largest number of deviations of a random plan.
 const MOST_AT_RANDOM: usize = 4;
@@ -64,7 +68,7 @@ fn of_strategy(reference: &Outcome, extent: Extent, strategy: Strategy) -> Vec<P
         Strategy::Order => single(order(reference)),
         Strategy::LostAnswers => single(lost_answers(writes)),
         Strategy::Refusals => single(refusals(writes)),
-        Strategy::EarlySteps => single(early_steps(writes, extent.steps)),
+        Strategy::EarlySteps => single(early_steps(reference, extent.steps)),
         Strategy::Pauses => single(pauses(writes, extent.replicas)),
         Strategy::Failovers if extent.replicas > 1 => failovers(reference, extent.steps),
         Strategy::Failovers | Strategy::Random { .. } => Vec::new(),
@@ -91,13 +95,24 @@ fn crashes(writes: &[Write], steps: usize) -> Vec<Deviation> {
             before.into_iter().chain(after.then(|| at(write, What::CrashAfter(restart))))
         })
     };
-    with(Restart::AtOnce).chain(at_rest(steps)).chain(with(Restart::AfterNextStep)).collect()
+    let at_rest = at_rest(steps).chain(down_during_a_step(writes, steps));
+    with(Restart::AtOnce).chain(at_rest).chain(with(Restart::AfterNextStep)).collect()
+}
+
+/// Crashes while the world is quiet with the restart after the next step, if no write before that step is a place for one.
+fn down_during_a_step(writes: &[Write], steps: usize) -> impl Iterator<Item = Deviation> {
+    let has_write = |step: usize| writes.iter().any(|write| write.is_visible && write.step == step);
+    (1..steps).filter(move |step| !has_write(*step)).filter_map(|step| {
+        let what = What::CrashAtRest(Restart::AfterNextStep);
+        Some(Deviation { what, call: STEP.to_owned(), number: step.try_into().ok()? })
+    })
 }
 
 /// Crashes while the world is quiet after a step. Before the first step there is none, because the operator has nothing to remember.
 fn at_rest(steps: usize) -> impl Iterator<Item = Deviation> {
     let steps = u32::try_from(steps).unwrap_or(u32::MAX);
-    (1..=steps).map(|number| Deviation { what: What::CrashAtRest, call: STEP.to_owned(), number })
+    let what = What::CrashAtRest(Restart::AtOnce);
+    (1..=steps).map(move |number| Deviation { what, call: STEP.to_owned(), number })
 }
 
 /// Lines of the processes that act without faults: not of an operator on standby.
@@ -152,7 +167,7 @@ fn unobserved(lines: &[ArrivedLine], steps: usize) -> Vec<Deviation> {
 }
 
 /// Garbage collections between a write and its answer: after deletions, and in steps in which the collector acts without faults. Then
-/// drawn orders of actions.
+/// drawn orders of actions, and each visible write after those of other reconciles of its step.
 fn order(reference: &Outcome) -> Vec<Deviation> {
     let is_collected = |write: &&Write| {
         let may = write.call.starts_with("delete") || reference.collected.contains(&write.step);
@@ -160,7 +175,26 @@ fn order(reference: &Outcome) -> Vec<Deviation> {
     };
     let collect = reference.writes.iter().filter(is_collected).map(|write| at(write, What::CollectAfter));
     let shuffle = |number| Deviation { what: What::Shuffle, call: ACTIONS.to_owned(), number };
-    collect.chain((1..=ORDERS).map(shuffle)).collect()
+    let labels = labels_by_step(reference);
+    let is_alone = |write: &&Write| labels.get(&write.step).is_none_or(|labels| labels.len() < 2);
+    let overtaken = reference.writes.iter().filter(|write| write.is_visible && !is_alone(write));
+    let delay = overtaken.map(|write| at(write, What::Delay));
+    collect.chain((1..=ORDERS).map(shuffle)).chain(delay).collect()
+}
+
+/// Reconciles of processes under test, by the step during or after which they began.
+fn labels_by_step(reference: &Outcome) -> BTreeMap<usize, BTreeSet<&str>> {
+    let (mut step, mut labels) = (0, BTreeMap::<usize, BTreeSet<&str>>::new());
+    for entry in &reference.trace {
+        match &entry.action {
+            Action::Step(_) => step += 1,
+            Action::ReconcileBegan { actor, label } if actor.is_operator() => {
+                labels.entry(step).or_default().insert(label);
+            }
+            _ => {}
+        }
+    }
+    labels
 }
 
 fn lost_answers(writes: &[Write]) -> Vec<Deviation> {
@@ -184,13 +218,32 @@ fn refusals(writes: &[Write]) -> Vec<Deviation> {
         let writes = writes.iter().filter(move |write| may(write, refusal));
         writes.map(move |write| at(write, What::Refuse(refusal)))
     };
-    all.into_iter().flat_map(of).collect()
+    let [first, rest @ ..] = all;
+    of(first).chain(outages(writes)).chain(rest.into_iter().flat_map(of)).collect()
 }
 
-/// The next step begins before a write.
-fn early_steps(writes: &[Write], steps: usize) -> Vec<Deviation> {
-    let early = writes.iter().filter(|write| write.step > 0 && write.step < steps);
-    early.map(|write| at(write, What::StepBefore)).collect()
+/// Outages of a resource or remote system, from the first write to it in each step on.
+fn outages(writes: &[Write]) -> impl Iterator<Item = Deviation> {
+    let mut seen = BTreeSet::new();
+    let target = |write: &Write| write.call.split([' ', '/']).nth(1).unwrap_or_default().to_owned();
+    let effect = |write: &Write| Some(write.call.split(" at ").nth(1)?.split(' ').next()?.to_owned());
+    let first = writes.iter().filter(move |write| {
+        write.is_visible && seen.insert((write.step, effect(write).unwrap_or_else(|| target(write))))
+    });
+    first.map(|write| at(write, What::Outage))
+}
+
+/// The next step begins before a write; and if it leads to other reconciles, these end before the write.
+fn early_steps(reference: &Outcome, steps: usize) -> Vec<Deviation> {
+    let labels = labels_by_step(reference);
+    let has_others = |write: &&Write| {
+        let of = |step: usize| labels.get(&step).into_iter().flatten();
+        let both: BTreeSet<&&str> = of(write.step).chain(of(write.step + 1)).collect();
+        write.is_visible && both.len() > 1
+    };
+    let early = || reference.writes.iter().filter(|write| write.step > 0 && write.step < steps);
+    let before = early().map(|write| at(write, What::StepBefore));
+    before.chain(early().filter(has_others).map(|write| at(write, What::StepAround))).collect()
 }
 
 /// Pauses before each visible write: longer than requests last, and with other replicas shorter and longer than a lease.
@@ -221,11 +274,23 @@ fn failovers(reference: &Outcome, steps: usize) -> Vec<Plan> {
     plans
 }
 
-/// Pairs of a crash and of late lines about the same object.
+/// Pairs of crashes, and of a crash and late lines about the same object.
 fn pairs(reference: &Outcome, extent: Extent, strategies: &[Strategy]) -> Vec<Plan> {
     let mut plans = Vec::new();
     let has = |strategy| strategies.contains(&strategy);
-    if !has(Strategy::Crashes) || !has(Strategy::Staleness) {
+    if !has(Strategy::Crashes) {
+        return plans;
+    }
+    let during_steps = crashes(&reference.writes, extent.steps)
+        .into_iter()
+        .filter(|crash| !crash.what.reaches_over_a_step());
+    for crash in during_steps {
+        let again = |number| Deviation { what: What::CrashAgain, call: OWN_WRITE.to_owned(), number };
+        plans.extend(
+            (1..=CRASHES_AGAIN).map(|number| Plan { deviations: vec![crash.clone(), again(number)] }),
+        );
+    }
+    if !has(Strategy::Staleness) {
         return plans;
     }
     let key = |name: &str| name.split(' ').nth(2).unwrap_or_default().to_owned();
@@ -268,7 +333,13 @@ fn random(reference: &Outcome, extent: Extent, seed: u64, runs: usize) -> Vec<Pl
 
 #[cfg(test)]
 mod tests {
+    use tokio::time::Duration;
+
     use super::*;
+    use crate::{
+        names::{Actor, ProcessName},
+        trace::Entry,
+    };
 
     fn write(call: &str, step: usize, is_visible: bool, is_after_others: bool) -> Write {
         Write { call: call.to_owned(), number: 1, step, is_visible, is_after_others }
@@ -304,6 +375,61 @@ mod tests {
                 "crash, restart after the next step, before create a x #1",
                 "crash, restart after the next step, after create a x #1",
             ]
+        );
+    }
+
+    #[test]
+    fn an_operator_is_down_during_each_step() {
+        let writes = [write("create a x", 1, true, true)];
+        let plans: Vec<String> = down_during_a_step(&writes, 3).map(|crash| crash.to_string()).collect();
+        assert_eq!(plans, ["crash at rest, restart after the next step, after step #2"]);
+    }
+
+    #[test]
+    fn an_outage_is_tried_once_in_each_step_for_each_resource_and_remote_system() {
+        let writes = [
+            write("apply configmaps a/x", 1, false, false),
+            write("apply configmaps a/y", 1, true, false),
+            write("apply configmaps/status a/y", 1, true, false),
+            write("create bucket at cloud x", 1, true, false),
+            write("apply configmaps a/x", 2, true, false),
+        ];
+        let plans: Vec<String> = outages(&writes).map(|outage| outage.to_string()).collect();
+        assert_eq!(
+            plans,
+            [
+                "refuse for a minute, from apply configmaps a/y #1",
+                "refuse for a minute, from create bucket at cloud x #1",
+                "refuse for a minute, from apply configmaps a/x #1",
+            ]
+        );
+    }
+
+    #[test]
+    fn writes_are_overtaken_if_there_are_other_reconciles() {
+        let process = ProcessName { program: OPERATOR, replica: 0, is_tested: true };
+        let actor = Actor::Process { process, life: 0 };
+        let step = Action::Step("a step".to_owned());
+        let began = |label: &str| Action::ReconcileBegan { actor, label: label.to_owned() };
+        let with = |actions: &[&Action]| {
+            let entry = |action: &&Action| Entry { at: Duration::ZERO, action: (*action).clone() };
+            let writes = vec![write("apply a x", 1, true, false), write("apply b x", 2, true, false)];
+            Outcome { writes, trace: actions.iter().map(entry).collect(), ..Outcome::default() }
+        };
+        let delays = |reference: &Outcome| {
+            let all = order(reference).into_iter().chain(early_steps(reference, 2));
+            let late = all.filter(|one| matches!(one.what, What::Delay | What::StepAround));
+            late.map(|one| one.to_string()).collect::<Vec<_>>()
+        };
+        let (one, other) = (began("a x"), began("b x"));
+        assert_eq!(delays(&with(&[&step, &one, &step, &one])), [""; 0]);
+        assert_eq!(
+            delays(&with(&[&step, &one, &step, &other])),
+            ["let the next step pass before apply a x #1"]
+        );
+        assert_eq!(
+            delays(&with(&[&step, &one, &step, &one, &other])),
+            ["delay until nothing else happens: apply b x #1", "let the next step pass before apply a x #1"]
         );
     }
 
@@ -356,19 +482,29 @@ mod tests {
         let reference = Outcome { writes, lines, ..Outcome::default() };
         let extent = Extent { depth: 2, ..EXTENT };
         let both = pairs(&reference, extent, &[Strategy::Crashes, Strategy::Staleness]);
+        let is_again = |plan: &Plan| plan.deviations[1].what == What::CrashAgain;
+        let (again, late): (Vec<Plan>, Vec<Plan>) = both.into_iter().partition(is_again);
         assert!(
-            !both.is_empty() && both.iter().all(|plan| plan.deviations[1].call == "create a n/x"),
-            "{both:?}"
+            !late.is_empty() && late.iter().all(|plan| plan.deviations[1].call == "create a n/x"),
+            "{late:?}"
         );
-        assert!(pairs(&reference, extent, &[Strategy::Crashes]).is_empty());
+        assert_eq!(pairs(&reference, extent, &[Strategy::Crashes]), again);
+        assert_eq!(
+            texts(&again)[..2],
+            [
+                "crash before create a n/x #1; crash again after its write #1",
+                "crash before create a n/x #1; crash again after its write #2",
+            ]
+        );
         let generated = Outcome {
             writes: vec![write("create a n/x-*", 1, true, false)],
             lines: vec![line("a ADDED n/x-f7k2p", 1), line("a ADDED n/y-f7k2p", 1)],
             ..Outcome::default()
         };
-        let both = pairs(&generated, extent, &[Strategy::Crashes, Strategy::Staleness]);
-        assert!(!both.is_empty());
-        assert!(both.iter().all(|plan| plan.deviations[0].call == "a ADDED n/x-f7k2p"), "{both:?}");
+        let mut late = pairs(&generated, extent, &[Strategy::Crashes, Strategy::Staleness]);
+        late.retain(|plan| !is_again(plan));
+        assert!(!late.is_empty());
+        assert!(late.iter().all(|plan| plan.deviations[0].call == "a ADDED n/x-f7k2p"), "{late:?}");
         let drawn = |seed| random(&reference, EXTENT, seed, 20);
         assert_eq!(drawn(1), drawn(1));
         assert!(drawn(1) != drawn(2) && drawn(1).iter().any(|plan| plan.deviations.len() > 1));

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     names::Actor,
-    plan::{Deviation, Restart, What},
+    plan::{Deviation, What},
     trace::{Action, Entry},
     user::Step,
 };
@@ -82,7 +82,7 @@ impl Run<'_> {
                 step = Some(self.begin_step(next));
                 continue;
             }
-            self.limit_early_step();
+            self.limit_delay();
             if let Some(possible) = self.hub.next() {
                 self.before(&possible);
                 self.at_once += 1;
@@ -91,6 +91,9 @@ impl Run<'_> {
             }
             if self.collect_late {
                 self.collect(&mut step).await?;
+                continue;
+            }
+            if self.end_delay_at_rest() {
                 continue;
             }
             // A step may begin while an operator waits for its end. After the last step all processes must run again, because the end
@@ -202,13 +205,17 @@ impl Run<'_> {
 
     /// Crashes the operator if the plan says so.
     async fn crash_at_rest(&mut self) -> bool {
-        let is_now = |deviation: &Deviation| {
-            deviation.what == What::CrashAtRest && usize::try_from(deviation.number) == Ok(self.begun)
+        let restart_now = |deviation: &Deviation| match deviation.what {
+            What::CrashAtRest(restart) if usize::try_from(deviation.number) == Ok(self.begun) => {
+                Some(restart)
+            }
+            _ => None,
         };
-        let Some(place) = self.plan.iter().position(is_now) else { return false };
-        let Some(actor) = self.active_operator() else { return false };
+        let mut places = self.plan.iter().enumerate();
+        let now = places.find_map(|(place, deviation)| Some((place, restart_now(deviation)?)));
+        let (Some((place, restart)), Some(actor)) = (now, self.active_operator()) else { return false };
         self.plan.remove(place);
-        self.crash(actor, "while the world is quiet", Restart::AtOnce).await;
+        self.crash(actor, "while the world is quiet", restart).await;
         true
     }
 
@@ -221,7 +228,7 @@ impl Run<'_> {
         let deadlines = down
             .chain(self.holds.iter().map(Hold::deadline))
             .chain(self.paused.iter().map(|paused| paused.until))
-            .chain(self.early_step_deadline())
+            .chain(self.delay_deadline())
             .chain(self.hub.next_late());
         let next = deadlines.filter(|deadline| *deadline > before).min();
         let limit = next.map_or(Duration::MAX, |next| next.duration_since(before));

@@ -12,23 +12,35 @@ use super::{
 };
 use crate::{
     hub::{CallResult, Order, Possible, Seen},
-    names::{Actor, process_of},
-    plan::{Deviation, Place, Refusal, Until, What},
+    names::{Actor, CallName, process_of},
+    plan::{Deviation, Place, Refusal, Restart, Until, What},
     trace::Action,
 };
 
 /// Duration of a [`What::CutOff`]: the process gives up its lease after 10 s, and another one leads after 15 s.
 const CUT_OFF: Duration = Duration::from_secs(40);
 
-/// Virtual time that a call waits for a step that begins before it.
-const LONGEST_EARLY_STEP: Duration = Duration::from_secs(10);
+/// Duration of a [`What::Outage`]: a dozen attempts of a request.
+const OUTAGE: Duration = Duration::from_secs(60);
 
-/// A call that waits for an early step.
-pub(super) struct EarlyStep {
-    call: u64,
-    deviation: Deviation,
-    since: Instant,
-    has_begun: bool,
+/// A resource or remote system that refuses the calls of a process for a while.
+pub(super) struct Outage {
+    actor: Actor,
+    target: String,
+    until: Instant,
+}
+
+impl Outage {
+    /// Whether it refuses a call now. Watches live on.
+    fn concerns(&self, actor: Actor, name: &CallName) -> bool {
+        let is_over = self.until <= Instant::now();
+        self.actor == actor && *self.target == *resource(name) && !name.is_watch() && !is_over
+    }
+}
+
+/// Resource or remote system of a call.
+fn resource(name: &CallName) -> &str {
+    name.target.split('/').next().unwrap_or_default()
 }
 
 /// Deviations that happen when the response of a call is due.
@@ -111,11 +123,15 @@ impl Run<'_> {
                     | What::CollectAfter => self.note_due(&seen, deviation),
                     What::Refuse(_) if refusal.is_some() => self.missed.push(deviation),
                     What::Refuse(how) => refusal = Some(how),
-                    // After an early step and a pause the hub offers the call again: it has not been taken from there.
-                    What::StepBefore => {
-                        self.hub.hold_call(*id);
-                        let since = Instant::now();
-                        self.early_step = Some(EarlyStep { call: *id, deviation, since, has_begun: false });
+                    What::Outage => {
+                        let how = format!("{} this on", What::Outage);
+                        self.log(Action::Refused { actor: *actor, name: Arc::clone(name), how });
+                        let (actor, until) = (*actor, Instant::now() + OUTAGE);
+                        self.outage = Some(Outage { actor, target: resource(name).to_owned(), until });
+                    }
+                    // After a delay and a pause the hub offers the call again: it has not been taken from there.
+                    What::StepBefore | What::StepAround | What::Delay => {
+                        self.delay(&seen, deviation);
                         return Ok(());
                     }
                     What::Pause(seconds) => {
@@ -129,13 +145,18 @@ impl Run<'_> {
                         return Ok(());
                     }
                     // These do not happen at calls.
-                    What::Hold(_)
+                    What::CrashAgain
+                    | What::Hold(_)
                     | What::Relist(_)
                     | What::Apart
                     | What::Late
-                    | What::CrashAtRest
+                    | What::CrashAtRest(_)
                     | What::Shuffle => {}
                 }
+            }
+            if self.crashes_again(*actor) {
+                let due = DueResponse { caller: *actor, collects: false, lost: None };
+                self.due.entry(*id).or_insert(due).lost.get_or_insert(What::CrashAfter(Restart::AtOnce));
             }
             let write = Write {
                 call,
@@ -147,7 +168,12 @@ impl Run<'_> {
             self.written.insert(*id, self.writes.len());
             self.writes.push(write);
         }
-        let order = refusal.map_or(Order::CarryOut, |refusal| self.refuse(&seen, refusal));
+        let is_out = self.outage.as_ref().is_some_and(|outage| outage.concerns(*actor, name));
+        let order = match refusal {
+            _ if is_out => Order::Refuse,
+            Some(refusal) => self.refuse(&seen, refusal),
+            None => Order::CarryOut,
+        };
         self.effects += usize::from(name.is_effect());
         if let Some(work) = self.hub.take(*id) {
             if order == Order::CarryOut {
@@ -179,7 +205,7 @@ impl Run<'_> {
         }
         due.lost = Some(what);
         if what == What::LoseAnswerAndEvents {
-            let stream = actor.stream(name.target.split('/').next().unwrap_or_default());
+            let stream = actor.stream(resource(name));
             self.hub.hold(&stream);
             self.log(Action::Held { actor: *actor, what: format!("lines about {stream}") });
             // The first reconcile that ends is the one that received no response.
@@ -248,6 +274,20 @@ impl Run<'_> {
         Some(self.plan.remove(place))
     }
 
+    /// Counts a write of a process, and returns whether the process crashes again after it.
+    fn crashes_again(&mut self, actor: Actor) -> bool {
+        let Actor::Process { life, .. } = actor else { return false };
+        let writes = self.writes_of_lives.entry(actor).or_default();
+        *writes += 1;
+        let is_now =
+            |deviation: &Deviation| deviation.what == What::CrashAgain && deviation.number == *writes;
+        let place = self.plan.iter().position(is_now).filter(|_| life > 0);
+        place.is_some_and(|place| {
+            self.plan.remove(place);
+            true
+        })
+    }
+
     fn pause(&mut self, actor: Actor, duration: Duration) {
         self.hub.pause(actor);
         self.paused.push(PausedActor { actor, until: Instant::now() + duration });
@@ -263,45 +303,5 @@ impl Run<'_> {
                 .push(crate::trace::Entry { at: self.start.elapsed(), action: Action::Resumed { actor } });
             self.unrest_since = Instant::now();
         }
-    }
-
-    /// Whether a step begins now although the world is not quiet.
-    pub(super) fn is_early_step_due(&self) -> bool {
-        self.early_step.as_ref().is_some_and(|early| !early.has_begun)
-    }
-
-    pub(super) fn early_step_begins(&mut self) {
-        if let Some(early) = &mut self.early_step {
-            early.has_begun = true;
-        }
-    }
-
-    /// Carries out the call that waits for an early step, after the step is done.
-    pub(super) fn early_step_ends(&mut self) {
-        if self.early_step.as_ref().is_some_and(|early| early.has_begun) {
-            self.release_early_call();
-        }
-        self.limit_early_step();
-    }
-
-    /// Carries out the call that waits for an early step if the step takes too long.
-    pub(super) fn limit_early_step(&mut self) {
-        if self.early_step.as_ref().is_some_and(|early| early.since.elapsed() >= LONGEST_EARLY_STEP) {
-            self.release_early_call();
-        }
-    }
-
-    fn release_early_call(&mut self) {
-        if let Some(EarlyStep { call, deviation, has_begun, .. }) = self.early_step.take() {
-            self.hub.release_call(call);
-            if !has_begun {
-                self.missed.push(deviation);
-            }
-        }
-    }
-
-    /// Latest time at which the call that waits for an early step is carried out.
-    pub(super) fn early_step_deadline(&self) -> Option<Instant> {
-        self.early_step.as_ref().map(|early| early.since + LONGEST_EARLY_STEP)
     }
 }

@@ -106,7 +106,7 @@ impl Run<'_> {
         let truth = self.truth.lock();
         let is_full = points.len() >= POINTS || points.len() * truth.objects.len() >= OBJECTS;
         // A step is a future, which cannot be copied. Commits that no trace has taken would be missing in the copy.
-        if is_full || self.step_runs || !truth.news.is_empty() || self.early_step.is_some() {
+        if is_full || self.step_runs || !truth.news.is_empty() || self.delayed.is_some() {
             return;
         }
         let point = CrashPoint {

@@ -24,8 +24,12 @@ pub(super) struct Merge<'e> {
 impl<'e> Merge<'e> {
     /// The comparison for a run of `plan`.
     pub(super) fn with(expected: Option<&'e Expected>, definition: &Definition, plan: &Plan) -> Self {
-        let is_crash =
-            |what: What| matches!(what, What::CrashBefore(_) | What::CrashAfter(_) | What::CrashAtRest);
+        let is_crash = |what: What| {
+            matches!(
+                what,
+                What::CrashBefore(_) | What::CrashAfter(_) | What::CrashAtRest(_) | What::CrashAgain
+            )
+        };
         let crashes_only = plan.deviations.iter().all(|deviation| is_crash(deviation.what));
         let tested = definition.programs.iter().filter(|program| program.is_tested);
         let has_one_process = tested.map(|program| program.replicas).eq([1]);

@@ -12,6 +12,7 @@ mod actions;
 mod attempt;
 mod changes;
 mod crash_point;
+mod delayed_call;
 mod expected;
 mod holds;
 mod merge;
@@ -41,8 +42,9 @@ use tokio::{
 };
 
 use self::{
-    actions::{DueResponse, EarlyStep, PausedActor},
+    actions::{DueResponse, Outage, PausedActor},
     crash_point::can_be_copied,
+    delayed_call::DelayedCall,
     holds::Hold,
     merge::Merge,
     process::Process,
@@ -169,7 +171,8 @@ struct Run<'d> {
     holds: Vec<Hold>,
     /// Actors that are paused.
     paused: Vec<PausedActor>,
-    early_step: Option<EarlyStep>,
+    delayed: Option<DelayedCall>,
+    outage: Option<Outage>,
     /// Whether the garbage collector acts before anything else.
     collect_early: bool,
     /// Whether there are commits since the garbage collector acted.
@@ -178,6 +181,8 @@ struct Run<'d> {
     due: BTreeMap<u64, DueResponse>,
     /// Count of calls by name.
     counts: BTreeMap<String, u32>,
+    /// Numbers of writes in each life of a process.
+    writes_of_lives: BTreeMap<Actor, u32>,
     /// Counts of the calls that are not answered, by id.
     numbers: BTreeMap<u64, u32>,
     start: Instant,
@@ -270,12 +275,14 @@ impl<'d> Run<'d> {
             missed: Vec::new(),
             holds: Vec::new(),
             paused: Vec::new(),
-            early_step: None,
+            delayed: None,
+            outage: None,
             collect_early: false,
             collect_late: false,
             lines: Vec::new(),
             due: BTreeMap::new(),
             counts: BTreeMap::new(),
+            writes_of_lives: BTreeMap::new(),
             numbers: BTreeMap::new(),
             start,
             trace: Vec::new(),
