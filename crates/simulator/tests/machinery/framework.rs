@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use controller_runtime::{
     Action, BoxError, Builder, Cached, Client, Context, Manager, ObjectKey, ReconcileError, Reconciler,
+    controller::ControllerHandle,
     manager::{AddError, RunContext, Runnable},
 };
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
@@ -92,5 +93,62 @@ fn a_process_that_has_lost_its_lease_writes_no_more() {
         user.apply_yaml("{apiVersion: v1, kind: Namespace, metadata: {name: red}}").await
     });
     let report = simulation.explore(Explore::failovers().budget(LONG));
+    assert!(report.is_complete(), "{report}");
+}
+
+/// Takes three seconds for each ConfigMap, and marks it.
+struct Slow {
+    maps: Cached<ConfigMap>,
+}
+
+impl Reconciler for Slow {
+    type Request = ObjectKey<ConfigMap>;
+
+    async fn reconcile(&self, key: &ObjectKey<ConfigMap>, cx: &Context) -> Result<Action, ReconcileError> {
+        let Some(map) = self.maps.get(key)?.filter(|map| map.labels().contains_key("slow")) else {
+            return Ok(Action::done());
+        };
+        if !map.annotations().contains_key("seen") {
+            tokio::time::sleep(Duration::from_secs(3)).await;
+            cx.client().merge_patch(key, &json!({"metadata": {"annotations": {"seen": "yes"}}})).await?;
+        }
+        Ok(Action::done())
+    }
+}
+
+/// Halves the number of workers of a controller and doubles it again, every two seconds.
+struct Resizes(ControllerHandle<ObjectKey<ConfigMap>>);
+
+/// Largest number of workers, number of changes of it, and number of objects: enough for several rounds of all workers.
+const WORKERS: usize = 8;
+const CHANGES: usize = 60;
+const SLOW: usize = 40;
+
+impl Runnable for Resizes {
+    async fn start(&self, _: RunContext) -> Result<(), BoxError> {
+        for change in 0..CHANGES {
+            self.0.set_max_concurrent_reconciles(WORKERS / (1 + change % 2))?;
+            tokio::time::sleep(Duration::from_secs(2)).await;
+        }
+        Ok(())
+    }
+}
+
+/// When a reconcile ends, its worker may be surplus while further requests wait. Which of both a worker sees first decides which reconciles
+/// run at once, so without an order two equal runs differ.
+#[test]
+fn a_surplus_worker_stops_although_requests_wait() {
+    let add = |manager: &Manager| -> Result<(), AddError> {
+        let slow = Slow { maps: manager.cached() };
+        manager.add(Resizes(Builder::managed_by(manager).for_kind::<ConfigMap>().complete(slow)?))?;
+        Ok(())
+    };
+    let maps = (0..SLOW).map(|number| {
+        format!("{{apiVersion: v1, kind: ConfigMap, metadata: {{name: m{number}, labels: {{slow: ''}}}}}}")
+    });
+    let yaml = maps.collect::<Vec<_>>().join("\n---\n");
+    let simulation = Simulation::new("slow", add)
+        .step("many maps are created", async move |user| user.apply_yaml(&yaml).await);
+    let report = simulation.explore(Explore::random(1).runs(1).budget(LONG));
     assert!(report.is_complete(), "{report}");
 }

@@ -61,11 +61,11 @@ const SELECTED: [Mutation; 3] = [
 /// A change that takes effect when it is compiled.
 const COMPILED: [Mutation; 1] = [Mutation {
     without: "the order of the branches of a `select!`",
-    file: "crates/controller-runtime/src/leader_election/candidate.rs",
-    from: "// before anything else.\n                biased;",
-    to: "// before anything else.",
+    file: "crates/controller-runtime/src/controller/worker.rs",
+    from: "must not keep a worker from stopping.\n                biased;",
+    to: "must not keep a worker from stopping.",
     target: "machinery",
-    test: "framework::a_process_that_has_lost_its_lease_writes_no_more",
+    test: "framework::a_surplus_worker_stops_although_requests_wait",
     violates: &["repeats"],
 }];
 
