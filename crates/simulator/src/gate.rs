@@ -11,7 +11,8 @@ use std::{
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
-use kube_apiserver_embedded::{ApiServer, ResponseBody};
+use kube_apiserver_embedded::ApiServer;
+use kube_envtest::Rights;
 use parking_lot::Mutex;
 use tokio::{sync::oneshot, task::JoinSet};
 use tower_service::Service;
@@ -28,6 +29,8 @@ pub(crate) struct Gate {
     pub(crate) hub: Hub,
     pub(crate) actor: Actor,
     pub(crate) server: ApiServer,
+    /// Rights of the process; `None` if it may do everything. They are checked when a call is carried out, as the API server does.
+    pub(crate) rights: Option<Rights>,
     /// Tasks that read watches from the server.
     pub(crate) pumps: Arc<Mutex<JoinSet<()>>>,
 }
@@ -57,10 +60,7 @@ impl Gate {
         let work: Work = Box::new(move |order| -> Working {
             Box::pin(async move {
                 let response = match order {
-                    Order::CarryOut => {
-                        let mut server = gate.server.service();
-                        Attributed::new(origin, server.call(request)).await.map_err(|_| ConnectionLost)
-                    }
+                    Order::CarryOut => gate.carry_out(origin, request).await,
                     Order::Refuse => Err(ConnectionLost),
                 };
                 let answer: Answer = Box::new(move |received| {
@@ -77,10 +77,24 @@ impl Gate {
         self.hub.add(self.actor, name, caller, work);
     }
 
+    async fn carry_out(
+        &self,
+        origin: Origin,
+        request: Request<Full<Bytes>>,
+    ) -> Result<Response<GateBody>, ConnectionLost> {
+        let (head, body) = request.into_parts();
+        if let Some(refusal) = self.rights.as_ref().and_then(|rights| rights.refusal(&head)) {
+            return Ok(refusal.map(|status| GateBody::Refusal(Full::from(status))));
+        }
+        let mut server = self.server.service();
+        let response = Attributed::new(origin, server.call(Request::from_parts(head, body))).await;
+        Ok(response.map_err(|_| ConnectionLost)?.map(GateBody::Whole))
+    }
+
     /// Puts the lines of a watch under the driver's control; other responses pass as they are.
-    fn open(&self, name: Arc<CallName>, response: Response<ResponseBody>) -> Response<GateBody> {
+    fn open(&self, name: Arc<CallName>, response: Response<GateBody>) -> Response<GateBody> {
         if !name.is_watch() || response.status() != StatusCode::OK {
-            return response.map(GateBody::Whole);
+            return response;
         }
         let id = self.hub.open(self.actor, name);
         let (head, mut body) = response.into_parts();

@@ -14,7 +14,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use http::{Request, Response};
+use http::{Request, Response, StatusCode, request::Parts};
 use kube::client::Body;
 use kube_apimachinery::rbac::PolicyRule;
 use serde_json::json;
@@ -94,6 +94,23 @@ impl Rights {
         kube::Client::new(Restricted { rights: self.clone(), client }, namespace)
     }
 
+    /// Returns the response of 403 to a request that is not permitted, and `None` if it is permitted. For transports other than
+    /// [`client`](Self::client).
+    #[must_use]
+    pub fn refusal(&self, request: &Parts) -> Option<Response<Vec<u8>>> {
+        let attributes = RequestAttributes::of(request);
+        if self.allows(&attributes) {
+            return None;
+        }
+        let status = json!({
+            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+            "message": attributes.refusal(), "reason": "Forbidden", "code": 403,
+        });
+        let mut response = Response::new(status.to_string().into_bytes());
+        *response.status_mut() = StatusCode::FORBIDDEN;
+        Some(response)
+    }
+
     /// Permissions that are granted and were not used, sorted: `delete secrets`, `get /metrics`,
     /// `patch guestbooks.example.com/status`.
     ///
@@ -131,18 +148,6 @@ struct Restricted {
     client: kube::Client,
 }
 
-impl Restricted {
-    fn refused(attributes: &RequestAttributes) -> Response<Body> {
-        let status = json!({
-            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-            "message": attributes.refusal(), "reason": "Forbidden", "code": 403,
-        });
-        let mut response = Response::new(Body::from(status.to_string().into_bytes()));
-        *response.status_mut() = http::StatusCode::FORBIDDEN;
-        response
-    }
-}
-
 impl tower_service::Service<Request<Body>> for Restricted {
     type Response = Response<Body>;
     type Error = kube::Error;
@@ -154,10 +159,8 @@ impl tower_service::Service<Request<Body>> for Restricted {
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let (head, body) = request.into_parts();
-        let attributes = RequestAttributes::of(&head);
-        if !self.rights.allows(&attributes) {
-            let refused = Self::refused(&attributes);
-            return Box::pin(async { Ok(refused) });
+        if let Some(refusal) = self.rights.refusal(&head) {
+            return Box::pin(async { Ok(refusal.map(Body::from)) });
         }
         let client = self.client.clone();
         Box::pin(async move { client.send(Request::from_parts(head, body)).await })

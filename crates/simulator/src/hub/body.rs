@@ -6,6 +6,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use http_body_util::Full;
 use kube_apiserver_embedded::ResponseBody;
 use tokio::task::yield_now;
 
@@ -15,6 +16,8 @@ use super::Hub;
 pub(crate) enum GateBody {
     /// A response that is complete or generated while it is read.
     Whole(ResponseBody),
+    /// A response that the server has no part in.
+    Refusal(Full<Bytes>),
     Watch(WatchBody),
 }
 
@@ -59,6 +62,9 @@ impl http_body::Body for GateBody {
     ) -> Poll<Option<Result<http_body::Frame<Bytes>, Self::Error>>> {
         match self.get_mut() {
             Self::Whole(body) => Pin::new(body).poll_frame(context),
+            Self::Refusal(body) => Pin::new(body)
+                .poll_frame(context)
+                .map(|frame| frame.map(|frame| frame.map_err(|never| match never {}))),
             Self::Watch(watch) => {
                 watch.poll_read(context).map(|chunk| chunk.map(|text| Ok(http_body::Frame::data(text))))
             }
@@ -68,6 +74,7 @@ impl http_body::Body for GateBody {
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Whole(body) => body.is_end_stream(),
+            Self::Refusal(body) => body.is_end_stream(),
             Self::Watch(_) => false,
         }
     }

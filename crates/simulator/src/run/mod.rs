@@ -246,8 +246,13 @@ impl<'d> Run<'d> {
         let truth = Arc::new(Mutex::new(Truth::new(definition.masks.clone())));
         let remotes = definition.remotes.iter();
         let remotes = remotes.map(|(name, make)| (Arc::clone(name), make(Arc::clone(name))));
-        let gate =
-            Gate { hub: hub.clone(), actor: Actor::User, server: server.clone(), pumps: Arc::clone(&pumps) };
+        let gate = Gate {
+            hub: hub.clone(),
+            actor: Actor::User,
+            server: server.clone(),
+            rights: None,
+            pumps: Arc::clone(&pumps),
+        };
         let start = match beginning {
             Beginning::Crash(point, _) => Instant::now() - point.at,
             Beginning::Start | Beginning::StartAndNote => Instant::now(),

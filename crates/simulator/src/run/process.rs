@@ -296,13 +296,10 @@ impl Run<'_> {
             hub: self.hub.clone(),
             actor,
             server: self.server.clone(),
+            rights: program.rights.clone(),
             pumps: Arc::clone(&self.pumps),
         };
         let client = gate.client();
-        let client = match &program.rights {
-            Some(rights) => rights.client(client),
-            None => client,
-        };
         let set_up = SetUp { actor, hub: self.hub.clone(), remotes: Arc::clone(&self.remotes) };
         let instance = Instance { replica, life, replicas: program.replicas };
         let make = AssertUnwindSafe(|| set_up.during(|| (program.make)(client, instance)));
