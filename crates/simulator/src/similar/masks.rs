@@ -102,9 +102,25 @@ fn masked(value: &Value, generation: &Value) -> Value {
 fn masked_field((name, field): (&String, &Value), generation: &Value) -> (String, Value) {
     let value = match &**name {
         OBSERVED_GENERATION => observed_generation(field, generation),
-        _ => masked(field, generation),
+        name => in_order(name, masked(field, generation)),
     };
     (name.clone(), value)
+}
+
+/// Sorts a list whose order has no meaning: finalizers by their text, owner references by name, and conditions by type.
+pub(super) fn in_order(field: &str, mut value: Value) -> Value {
+    let key: fn(&Value) -> Option<&str> = match field {
+        "finalizers" => Value::as_str,
+        "ownerReferences" => |owner| owner["name"].as_str(),
+        "conditions" => |condition| condition["type"].as_str(),
+        _ => return value,
+    };
+    if let Value::Array(items) = &mut value
+        && items.iter().all(|item| key(item).is_some())
+    {
+        items.sort_by(|one, other| key(one).cmp(&key(other)));
+    }
+    value
 }
 
 /// Returns the entries of a Secret, decoded where they are text.

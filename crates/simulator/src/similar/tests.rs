@@ -178,6 +178,28 @@ fn a_text_that_differs_around_the_generated_value_within_it_may_differ() {
 }
 
 #[test]
+fn lists_without_an_order_are_compared_as_sets() {
+    let with = |names: &[&str], texts: &[&str]| {
+        let finalizers: Vec<String> = names.iter().map(|name| format!("dev/{name}")).collect();
+        let owners: Vec<Value> = names.iter().map(|name| json!({"name": name})).collect();
+        let conditions: Vec<Value> =
+            names.iter().map(|name| json!({"type": name, "status": "True"})).collect();
+        let metadata = json!({"finalizers": finalizers, "ownerReferences": owners});
+        world([object(
+            "x",
+            1,
+            json!({"metadata": metadata, "status": {"conditions": conditions, "texts": texts}}),
+        )])
+    };
+    check(with(&["a", "b"], &["1", "2"]), with(&["b", "a"], &["1", "2"]), expect![""]);
+    check(
+        with(&["a", "b"], &["1", "2"]),
+        with(&["a", "b"], &["2", "1"]),
+        expect![[r#"configmaps a/x has .status.texts = ["2","1"], the run without faults has ["1","2"]"#]],
+    );
+}
+
+#[test]
 fn a_field_without_a_value_is_not_an_absent_one() {
     let with = |data: Value| world([object("x", 1, json!({"data": data}))]);
     check(
