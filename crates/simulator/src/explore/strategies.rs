@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::Strategy;
 use crate::{
     names::{OPERATOR, is_replica, process_of, stream_of},
-    plan::{ACTIONS, Deviation, OWN_WRITE, Plan, Refusal, Restart, STEP, Until, What},
+    plan::{ACTIONS, Deviation, OWN_WRITE, Place, Plan, Refusal, Restart, STEP, Until, What},
     run::{ArrivedLine, Outcome, Write},
     trace::Action,
 };
@@ -32,9 +32,8 @@ pub(super) struct Extent {
 
 /// Makes the plans of the strategies, in turn, so that none starves another; then those of two deviations, and random ones.
 pub(super) fn plans(reference: &Outcome, extent: Extent, strategies: &[Strategy]) -> Vec<Plan> {
-    let single: Vec<Vec<Plan>> =
-        strategies.iter().map(|strategy| of_strategy(reference, extent, *strategy)).collect();
-    let mut plans = in_turn(single);
+    let single = strategies.iter().map(|strategy| new_kinds_first(of_strategy(reference, extent, *strategy)));
+    let mut plans = in_turn(single.collect());
     if extent.depth > 1 {
         plans.extend(pairs(reference, extent, strategies));
     }
@@ -44,6 +43,34 @@ pub(super) fn plans(reference: &Outcome, extent: Extent, strategies: &[Strategy]
         }
     }
     plans
+}
+
+/// Sorts plans so that the first of each kind come first, then the second of each kind, and so on: an operator has few kinds of writes, and
+/// many bugs show at each write of one kind.
+fn new_kinds_first(plans: Vec<Plan>) -> Vec<Plan> {
+    let mut counts = BTreeMap::<String, usize>::new();
+    let number = |plan: Plan| {
+        let number = counts.entry(kind(&plan)).or_default();
+        *number += 1;
+        (*number, plan)
+    };
+    let mut numbered: Vec<(usize, Plan)> = plans.into_iter().map(number).collect();
+    numbered.sort_by_key(|(number, _)| *number);
+    numbered.into_iter().map(|(_, plan)| plan).collect()
+}
+
+/// The deviations of a plan and the sorts of their calls or lines: by verb and resource, without object and number.
+fn kind(plan: &Plan) -> String {
+    let place = |deviation: &Deviation| match deviation.what.place() {
+        Place::Call | Place::Line => {
+            let words: Vec<&str> = deviation.call.split(' ').collect();
+            // An effect is named `create bucket at cloud photos`.
+            let remote = words.iter().position(|word| *word == "at").map_or(1, |at| at + 1);
+            words[..words.len().min(remote + 1)].join(" ")
+        }
+        Place::Stream | Place::Step | Place::Run => format!("{} {}", deviation.call, deviation.number),
+    };
+    plan.deviations.iter().map(|deviation| format!("{} {};", deviation.what, place(deviation))).collect()
 }
 
 fn in_turn(queues: Vec<Vec<Plan>>) -> Vec<Plan> {
@@ -467,6 +494,32 @@ mod tests {
         );
         let stale = staleness(&reference.lines, 2);
         assert!(stale.iter().all(|deviation| !deviation.call.contains("operator-2")), "{stale:?}");
+    }
+
+    #[test]
+    fn the_first_plan_of_each_kind_precedes_the_second() {
+        let calls = [
+            "create a n/x",
+            "create a n/y",
+            "delete a n/x",
+            "add at dns a x",
+            "add at dns a y",
+            "add at cloud a",
+        ];
+        let all =
+            calls.map(|call| Plan { deviations: vec![at(&write(call, 1, true, false), What::LoseAnswer)] });
+        let texts = texts(&new_kinds_first(all.into()));
+        let sorted = [
+            "create a n/x",
+            "delete a n/x",
+            "add at dns a x",
+            "add at cloud a",
+            "create a n/y",
+            "add at dns a y",
+        ];
+        assert_eq!(texts, sorted.map(|call| format!("lose the answer of {call} #1")));
+        let steps: Vec<Plan> = at_rest(2).map(|step| Plan { deviations: vec![step] }).collect();
+        assert_eq!(new_kinds_first(steps.clone()), steps);
     }
 
     #[test]

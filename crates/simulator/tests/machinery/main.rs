@@ -301,7 +301,7 @@ fn processes_share_the_plans_and_a_finding_of_one_fails_the_test() {
         drop(doubling().explore(crashes()));
     }
     let (passed, output) = with_variable(test, "SIMULATION_JOBS", "2");
-    assert!(!passed && output.contains("replay: crash after create configmaps"), "{output}");
+    assert!(!passed && output.contains("replay: crash after "), "{output}");
     let silent = "a_correct_operator_is_silent";
     let (passed, output) = with_variable(silent, "SIMULATION_JOBS", "2");
     let plans = |output: &str| -> Option<String> {
