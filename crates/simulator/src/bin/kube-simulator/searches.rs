@@ -43,7 +43,7 @@ pub(crate) fn play() -> Result<Vec<Value>, String> {
 
 fn play_in(folder: &Path) -> Result<Vec<Value>, String> {
     let mut all = Vec::new();
-    let corpus = ("kube-simulator", &["--test", "corpus"][..]);
+    let corpus = ("kube-simulator", &["--no-fail-fast", "--test", "corpus", "--test", "further"][..]);
     for (package, tests) in std::iter::once(corpus).chain(EXAMPLES) {
         let file = folder.join(package);
         let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));

@@ -1,0 +1,109 @@
+//! Further operators with one bug each, and a corrected version of each, written against the public API only: a search with its
+//! defaults must find the bug, and find nothing in the corrected version.
+
+mod common;
+mod dead_holder;
+mod deaf_selector;
+mod double_rotation;
+mod endless_migration;
+mod failed_for_ever;
+mod foreign_owner;
+mod forgotten_expectation;
+mod gives_up;
+mod gone_credentials;
+mod late_finalizer;
+mod lost_original;
+mod merged_finalizers;
+mod missing_right;
+mod old_status;
+mod orphan_sweeper;
+mod polled_drain;
+mod remembered_name;
+mod same_port;
+mod shared_child;
+mod stale_status;
+mod sticky_field;
+mod two_passwords;
+
+use std::time::Duration;
+
+use kube_simulator::{Explore, Finding, Simulation};
+
+/// Whether an operator has the bug of its module.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Variant {
+    Buggy,
+    Twin,
+}
+
+/// Guilty write of each operator, as the stories mark it.
+const GUILTY: [(&str, &str); 22] = [
+    ("dead_holder", "changes clusters.further.dev default/db .status"),
+    ("deaf_selector", "deletes resourcequotas red/quota"),
+    ("double_rotation", "changes secrets default/root .metadata.annotations.further.dev/rotations"),
+    ("endless_migration", "creates jobs.batch default/db-migrate-1"),
+    ("failed_for_ever", "changes clusters.further.dev default/db .status"),
+    ("foreign_owner", "creates configmaps monitoring/db-dashboard"),
+    ("forgotten_expectation", "creates configmaps default/db-0"),
+    ("gives_up", "changes clusters.further.dev default/db .status"),
+    ("gone_credentials", "changes clusters.further.dev default/db .metadata.finalizers"),
+    ("late_finalizer", "remove record at dns db"),
+    ("lost_original", "changes clusters.further.dev default/db .status"),
+    ("merged_finalizers", "changes clusters.further.dev default/db .metadata.finalizers"),
+    ("missing_right", "delete configmaps default/db-1"),
+    ("old_status", "changes configmaps default/traffic .data.version"),
+    ("orphan_sweeper", "deletes secrets default/admin"),
+    ("polled_drain", "decommission at ring member 1"),
+    ("remembered_name", "create user at database db"),
+    ("same_port", "changes clusters.further.dev default/green .status"),
+    ("shared_child", "changes configmaps default/db-config .data.main"),
+    ("stale_status", "changes clusters.further.dev default/db .status"),
+    ("sticky_field", "changes configmaps default/db-config .data.version"),
+    ("two_passwords", "set password at database app"),
+];
+
+/// Plans that the searches find, of operators for which this takes seconds.
+const LONG_SEARCHES: [(&str, &str); 4] = [
+    ("dead_holder", "crash after create configmaps default/migration-lock #1"),
+    ("old_status", "shuffle the order of actions #2"),
+    ("polled_drain", "refuse with reset decommission at ring member 1 #1"),
+    ("stale_status", "let the next step pass before patch clusters.further.dev/status default/db #3"),
+];
+
+/// Whether all searches are played, with the budget of `SIMULATION_BUDGET`, rather than a part of them.
+fn plays_all() -> bool {
+    std::env::var_os("SIMULATION_BUDGET").is_some()
+}
+
+/// Entry of this test in a table with the names of modules.
+fn of_this_test<T: Copy>(table: &[(&str, T)]) -> Option<T> {
+    let test = std::thread::current().name().unwrap_or_default().to_owned();
+    let (module, _) = test.split_once("::")?;
+    table.iter().find(|(name, _)| *name == module).map(|(_, entry)| *entry)
+}
+
+/// Searches for the bug of an operator with all strategies, and checks that the story names the guilty write. Unless [`plays_all`], the
+/// plans of [`LONG_SEARCHES`] are replayed instead.
+fn find(simulation: Simulation) -> Finding {
+    let known = of_this_test(&LONG_SEARCHES);
+    let finding = match known.filter(|_| !plays_all()) {
+        Some(plan) => simulation.replay(plan).expect("a plan"),
+        None => simulation.find(Explore::all().budget(Duration::from_secs(300))),
+    };
+    let finding = finding.expect("a simulation finds the bug");
+    println!("{finding}");
+    if let Some(plan) = known {
+        assert_eq!(finding.plan().to_string().trim_end(), plan);
+    }
+    assert!(finding.to_string().lines().count() <= 15, "the story is short");
+    let guilty = of_this_test(&GUILTY).expect("each has its write");
+    let marks = |line: &str| line.contains('←') && line.contains(guilty);
+    assert!(finding.to_string().lines().any(marks), "the story marks another write than {guilty:?}");
+    finding
+}
+
+/// Checks that nothing is found: in the plans of a quarter of a second, and in all plans if [`plays_all`].
+fn find_nothing(simulation: Simulation) {
+    let report = simulation.explore(Explore::all().budget(Duration::from_millis(250)));
+    assert!(report.is_complete() || !plays_all(), "{report}");
+}
