@@ -21,6 +21,9 @@ use super::value::{Literal, RcCow, Val};
 /// Cost of a query to the authorizer, as in kube-apiserver. An expression can afford two.
 const AUTHORIZER_CHECK: u64 = 350_000;
 
+/// Cost of an element of a list that a macro makes, as in cel-go, where each is a list that is added to the others.
+const APPENDING: u64 = 11;
+
 /// Values of the variables of an expression. By default there are none.
 #[derive(Default)]
 pub struct Activation<'a> {
@@ -136,8 +139,8 @@ impl<'a> Evaluator<'a, '_> {
     }
 
     fn variable(&mut self, name: &'a str) -> Evaluated<'a> {
-        // Names are compared with those of the variables, and a name may be as long as the expression.
-        self.cost.text(name.len())?;
+        // Names are compared with those of the variables, and a name may be as long as the expression. Usual names cost nothing.
+        self.cost.values(name.len() / 10)?;
         // A dot at the beginning only says that the name is not relative to a container.
         let name = name.strip_prefix('.').unwrap_or(name);
         if let Some((_, value)) = self.locals.iter().rev().find(|(known, _)| *known == name) {
@@ -334,10 +337,14 @@ impl<'a> Evaluator<'a, '_> {
                 (FoldKind::ExistsOne, Ok(Some(Val::Bool(value)))) => count += usize::from(value),
                 (FoldKind::Filter, Ok(Some(Val::Bool(value)))) => {
                     if value {
+                        self.cost.spend(APPENDING)?;
                         found.push(element);
                     }
                 }
-                (FoldKind::Map | FoldKind::TransformList, Ok(value)) => found.extend(value),
+                (FoldKind::Map | FoldKind::TransformList, Ok(value)) => {
+                    self.cost.spend(APPENDING)?;
+                    found.extend(value);
+                }
                 (FoldKind::TransformMap, Ok(value)) => {
                     if let Some(value) = value {
                         map.insert(first, value)?;
