@@ -254,7 +254,7 @@ impl<'a> Evaluator<'a, '_> {
                 patterns::call(function, text, pattern, &[], self.patterns, self.cost)
             }
             (Some(target), _) => functions::member(function, &target, &arguments, self.cost),
-            (None, _) => functions::global(function, arguments, self.cost),
+            (None, _) => functions::global(function, &arguments, self.cost),
         }
     }
 
@@ -290,7 +290,7 @@ impl<'a> Evaluator<'a, '_> {
         let range = self.value(&fold.range)?;
         match fold.kind {
             FoldKind::OptMap | FoldKind::OptFlatMap => return self.optional_fold(fold, range),
-            FoldKind::SortBy => return self.sort(fold, range),
+            FoldKind::SortBy => return self.sort(fold, &range),
             _ => {}
         }
         let Some(elements) = range.range() else {
@@ -387,9 +387,9 @@ impl<'a> Evaluator<'a, '_> {
     }
 
     /// Evaluates `sortBy`.
-    fn sort(&mut self, fold: &'a Fold, list: Val<'a>) -> Evaluated<'a> {
+    fn sort(&mut self, fold: &'a Fold, list: &Val<'a>) -> Evaluated<'a> {
         let Some(elements) = list.range() else {
-            return Err(failed(format!("got '{}', expected iterable type", go_type(&list))));
+            return Err(failed(format!("got '{}', expected iterable type", go_type(list))));
         };
         let mut keys = Vec::new();
         for element in elements {
@@ -399,7 +399,7 @@ impl<'a> Evaluator<'a, '_> {
             self.locals.pop();
             keys.push(key?);
         }
-        list_functions::sort_by(&list, &Val::list(keys), self.cost)
+        list_functions::sort_by(list, &Val::list(keys), self.cost)
     }
 
     /// Evaluates the body of a macro; `None` if the filter of `map` excludes the element.

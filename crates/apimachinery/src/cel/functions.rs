@@ -206,23 +206,23 @@ pub(super) fn no_overload_of(function: &str, values: &[&Val<'_>]) -> EvaluationE
 }
 
 /// Calls a function without a target.
-pub(super) fn global<'a>(function: &str, arguments: Vec<Val<'a>>, cost: &mut Cost) -> Evaluated<'a> {
+pub(super) fn global<'a>(function: &str, arguments: &[Val<'a>], cost: &mut Cost) -> Evaluated<'a> {
     if operators::is_operator(function) {
-        return operators::apply(function, &arguments, cost);
+        return operators::apply(function, arguments, cost);
     }
-    for argument in &arguments {
+    for argument in arguments {
         if let Val::String(text) = argument {
             cost.text(text.len())?;
         }
     }
-    let library = quantities::global(function, &arguments)
-        .or_else(|| network::global(function, &arguments))
-        .or_else(|| semantic_version::global(function, &arguments))
-        .or_else(|| named_format::global(function, &arguments));
+    let library = quantities::global(function, arguments)
+        .or_else(|| network::global(function, arguments))
+        .or_else(|| semantic_version::global(function, arguments))
+        .or_else(|| named_format::global(function, arguments));
     if let Some(result) = library {
         return result;
     }
-    match (function, arguments.as_slice()) {
+    match (function, arguments) {
         ("sets.contains" | "sets.intersects" | "sets.equivalent", [one, two])
             if one.is_list() && two.is_list() =>
         {

@@ -470,7 +470,7 @@ impl RuleRun {
             let is_plain =
                 !matches!(node.schema.kind, Some(schema::JsonType::Object | schema::JsonType::Array));
             let value = is_plain.then(|| schema::shown(place.value));
-            self.report(failure(rule, field, value, &message), rule, place)?;
+            self.report(failure(rule, field, value.as_deref(), &message), rule, place)?;
         }
         Ok(())
     }
@@ -572,8 +572,8 @@ fn variables<'a>(
 }
 
 /// Builds the error of a rule that does not hold. `value` is the shown value of a scalar.
-fn failure(rule: &Rule, field: String, value: Option<String>, message: &str) -> FieldError {
-    let with_value = |title: &str| match &value {
+fn failure(rule: &Rule, field: String, value: Option<&str>, message: &str) -> FieldError {
+    let with_value = |title: &str| match value {
         Some(value) => format!("{title}: {value}"),
         None => title.to_owned(),
     };

@@ -1,7 +1,7 @@
 //! Parts of an object that an update leaves unchanged. Their errors are warnings, because the rules may be newer than the object.
 
 use std::cell::OnceCell;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use serde_json::Value;
 
@@ -75,14 +75,14 @@ fn is_unchanged(schema: &ValueSchema, old: &Value, new: &Value) -> bool {
 pub(super) struct OldElements<'a> {
     keys: &'a [ListKey],
     /// The first element with the values of the keys, which are written as JSON.
-    known: HashMap<String, &'a Value>,
+    known: BTreeMap<String, &'a Value>,
 }
 
 impl<'a> OldElements<'a> {
     /// Reads an old list; `None` if the value is no list, or has no keys.
     pub(super) fn of(schema: &'a ValueSchema, old: &'a Value) -> Option<Self> {
         let (SchemaList::Keyed(keys), Value::Array(elements)) = (&schema.list, old) else { return None };
-        let mut known = HashMap::with_capacity(elements.len());
+        let mut known = BTreeMap::new();
         for element in elements {
             if let Some(identity) = identity(element, keys) {
                 known.entry(identity).or_insert(element);

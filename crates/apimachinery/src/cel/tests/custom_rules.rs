@@ -207,7 +207,7 @@ fn the_root_sees_type_and_name() {
 fn errors_that_prevent_the_evaluation_are_mentioned() {
     let required = crate::status::FieldError::required("spec.name", "");
     let invalid = crate::status::FieldError::invalid("spec.size", "11", "should be less");
-    assert_eq!(ObjectRules::unchecked(&[invalid.clone()]), None);
+    assert_eq!(ObjectRules::unchecked(std::slice::from_ref(&invalid)), None);
     let note = ObjectRules::unchecked(&[invalid, required]).map(|note| note.to_string());
     assert_eq!(
         note.as_deref(),
