@@ -131,8 +131,8 @@
 //! # Limitations
 //!
 //! - Watches of caches break with 410 only. Reads are never outdated, except those of caches.
-//! - If the result depends on the order of requests, as of ports that are allocated to the first who asks, it differs from that of the run
-//!   without faults: mask the field.
+//! - If the result depends on the order of requests, such as a port that the first request gets, it differs from that of the run without faults:
+//!   mask the field.
 //! - If the result depends on each state of an object, as of a counter of its changes, it differs when a fault hides a state from the
 //!   operator: mask the field.
 //! - Values that are computed of others, such as checksums of generated passwords, are not compared with them.

@@ -93,7 +93,7 @@ impl Hub {
         }
     }
 
-    /// Drops calls whose callers gave up before they were carried out, and answers whose callers gave up.
+    /// Drops calls that were given up before they were carried out, and answers to calls that were given up.
     pub(super) fn drop_abandoned(&self) {
         let abandoned: Vec<Call> = {
             let mut state = self.0.lock();

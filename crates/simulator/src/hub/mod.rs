@@ -42,7 +42,7 @@ struct HubState {
     sent: Vec<(Actor, Arc<CallName>)>,
     /// Actors that are dead: their calls are dropped.
     cut: BTreeSet<Actor>,
-    /// Actors whose calls, answers and lines do not pass.
+    /// Actors that calls, answers and lines do not reach.
     paused: BTreeSet<Actor>,
     /// Lines that watches under test have received, by name.
     counts: BTreeMap<String, u32>,

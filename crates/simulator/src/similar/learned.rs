@@ -13,7 +13,7 @@ pub(crate) struct Learned {
     pub(super) leaves: BTreeSet<String>,
     /// Maps with keys that differ.
     pub(super) keyed: BTreeSet<String>,
-    /// Scalars whose text differs even without the learned values that it contains.
+    /// Scalars that differ even without the learned values in their text.
     pub(super) opaque: BTreeSet<String>,
 }
 

@@ -58,7 +58,7 @@ impl Masks {
 pub(super) const VOLATILE: [&str; 5] =
     ["resourceVersion", "managedFields", "generation", "creationTimestamp", "selfLink"];
 
-/// Resource whose entries are compared decoded.
+/// Resource with entries that are compared decoded.
 pub(super) const SECRETS: &str = "secrets";
 
 /// Field that is compared by its relation to the generation.
@@ -107,7 +107,7 @@ fn masked_field((name, field): (&String, &Value), generation: &Value) -> (String
     (name.clone(), value)
 }
 
-/// Sorts a list whose order has no meaning: finalizers by their text, owner references by name, and conditions by type.
+/// Sorts a list without a meaningful order: finalizers by their text, owner references by name, and conditions by type.
 pub(super) fn in_order(field: &str, mut value: Value) -> Value {
     let key: fn(&Value) -> Option<&str> = match field {
         "finalizers" => Value::as_str,
