@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::recorded::{array, plain};
+use super::cell_values::{array, plain};
 use super::{CellFn, number};
 use crate::kinds::builtin::horizontal_pod_autoscaler;
 

@@ -1,12 +1,16 @@
 //! Table columns of builtin kinds, as `kubectl get` prints them.
 
 mod autoscaling;
+mod cell_values;
 mod event;
 mod jobs;
 mod network;
+mod node_cells;
 mod pod;
 mod quota;
 mod recorded;
+mod service_cells;
+mod volume_cells;
 mod workloads;
 
 use jiff::Timestamp;

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::CellFn;
-use super::recorded::plain;
+use super::cell_values::plain;
 
 pub(super) fn cell(name: &str) -> Option<CellFn> {
     Some(match name {

@@ -1,8 +1,12 @@
-//! Services. `addresses` has the rules for cluster IPs and node ports, `pool` chooses free ones.
+//! Services. `addresses` decides which cluster IPs and ports a Service needs, `pool` chooses free ones.
 
 mod addresses;
+mod former_type;
+mod ip_families;
+mod node_ports;
 pub(crate) mod pool;
 mod service_rules;
+mod service_spec;
 
 use kube_apimachinery::status::{ApiError, FieldError};
 use serde_json::{Value, json};
@@ -35,11 +39,11 @@ impl BuiltinKind for Service {
     }
 
     fn prepare_create(&self, _context: &WriteContext<'_>, service: &mut Value) {
-        addresses::drop_traffic_policy(service);
+        former_type::drop_traffic_policy(service);
     }
 
     fn prepare_update(&self, _context: &WriteContext<'_>, old: &Value, new: &mut Value) {
-        addresses::drop_unneeded(old, new);
+        former_type::drop_unneeded(old, new);
     }
 
     fn validate(&self, _resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
@@ -87,7 +91,7 @@ fn default(service: &mut Value) {
             }
         }
         let kind = spec["type"].as_str().unwrap_or_default().to_owned();
-        if addresses::is_external(spec) {
+        if service_spec::is_external(spec) {
             set(spec, "externalTrafficPolicy", json!("Cluster"));
         }
         if kind == "LoadBalancer" {

@@ -1,4 +1,4 @@
-//! Validation of Services, except for the relation between addresses and families, which `addresses` validates.
+//! Validation of Services, except for the relation between addresses and families, which `ip_families` validates.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use kube_apimachinery::names;
 use kube_apimachinery::status::FieldError;
 use serde_json::Value;
 
-use super::addresses::is_external;
+use super::service_spec::is_external;
 use crate::kinds::builtin::shared::field_checks::{
     address, address_range, duplicate, invalid_text, labels, port, port_number, reachable_address, required,
     supported,

@@ -1,0 +1,76 @@
+//! Reading of the spec of a Service: what its type needs, and the addresses and ports that it names.
+
+use serde_json::Value;
+
+/// Whether a Service has an address, or states that it has none. A DNS alias does neither.
+pub(super) fn has_address(spec: &Value) -> bool {
+    spec["type"] != "ExternalName"
+}
+
+pub(super) fn is_headless(spec: &Value) -> bool {
+    spec["clusterIP"] == "None"
+}
+
+pub(super) fn has_selector(spec: &Value) -> bool {
+    spec["selector"].as_object().is_some_and(|selector| !selector.is_empty())
+}
+
+pub(super) fn has_node_ports(spec: &Value) -> bool {
+    spec["type"] == "NodePort" || is_balanced(spec)
+}
+
+pub(super) fn is_balanced(spec: &Value) -> bool {
+    spec["type"] == "LoadBalancer"
+}
+
+/// Whether a Service is reached from outside of the cluster.
+pub(super) fn is_external(spec: &Value) -> bool {
+    has_node_ports(spec)
+        || spec["type"] == "ClusterIP"
+            && spec["externalIPs"].as_array().is_some_and(|addresses| !addresses.is_empty())
+}
+
+pub(super) fn has_health_check(spec: &Value) -> bool {
+    is_balanced(spec) && spec["externalTrafficPolicy"] == "Local"
+}
+
+/// Whether every port gets a node port, and not only those that name one.
+pub(super) fn allocates_all(spec: &Value) -> bool {
+    !is_balanced(spec) || spec["allocateLoadBalancerNodePorts"] != false
+}
+
+pub(super) fn addresses(spec: &Value) -> Vec<String> {
+    strings(&spec["clusterIPs"])
+}
+
+pub(super) fn strings(list: &Value) -> Vec<String> {
+    list.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
+pub(super) fn ports(spec: &Value) -> impl Iterator<Item = &Value> {
+    spec["ports"].as_array().into_iter().flatten()
+}
+
+pub(super) fn node_ports(spec: &Value) -> Vec<u16> {
+    ports(spec).filter_map(node_port).collect()
+}
+
+pub(super) fn node_port(port: &Value) -> Option<u16> {
+    port_number(&port["nodePort"])
+}
+
+/// Reads a port. Zero stands for any.
+pub(super) fn port_number(value: &Value) -> Option<u16> {
+    value.as_u64().and_then(|number| u16::try_from(number).ok()).filter(|number| *number != 0)
+}
+
+pub(super) fn is_empty(text: &Value) -> bool {
+    text.as_str().is_none_or(str::is_empty)
+}
+
+/// Removes a field of an object.
+pub(super) fn remove(object: &mut Value, field: &str) {
+    if let Some(fields) = object.as_object_mut() {
+        fields.remove(field);
+    }
+}
