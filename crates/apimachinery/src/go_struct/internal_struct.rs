@@ -24,7 +24,7 @@ const OF_SECURITY_CONTEXT: [&str; 5] =
 #[must_use]
 pub fn internal_text(name: &str, value: &Value) -> String {
     let mut text = String::new();
-    ShownValue::new(name, value, 0).write(None, &mut text);
+    InternalValue::new(name, value, 0).write(None, &mut text);
     escape(text)
 }
 
@@ -34,20 +34,20 @@ pub fn internal_text(name: &str, value: &Value) -> String {
 pub fn internal_diff(name: &str, old: &Value, new: &Value) -> String {
     let text = |value: &Value| {
         let mut text = String::new();
-        ShownValue::new(name, value, 0).write(Some(0), &mut text);
+        InternalValue::new(name, value, 0).write(Some(0), &mut text);
         escape(text)
     };
     go::unified_diff(&text(old), &text(new)).unwrap_or_default()
 }
 
 /// A value with the order of its fields.
-enum ShownValue<'a> {
+enum InternalValue<'a> {
     Text(String),
-    List(Vec<ShownValue<'a>>),
-    Object(Vec<(&'a str, ShownValue<'a>)>),
+    List(Vec<InternalValue<'a>>),
+    Object(Vec<(&'a str, InternalValue<'a>)>),
 }
 
-impl<'a> ShownValue<'a> {
+impl<'a> InternalValue<'a> {
     /// Converts a value of a type, as the data file names types.
     fn new(kind: &str, value: &'a Value, depth: usize) -> Self {
         if depth > MAX_DEPTH {

@@ -47,7 +47,7 @@ pub(super) fn convert(document: &YamlDocument) -> Result<(Value, Vec<String>), S
 
 /// A key of a map. Keys of different types are different, even if JSON cannot distinguish them.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum MapKey {
+enum YamlKey {
     Null,
     Bool(bool),
     Integer(i128),
@@ -74,7 +74,7 @@ struct Conversion<'a> {
 #[derive(Default)]
 struct MapFields {
     fields: Map<String, Value>,
-    keys: BTreeSet<MapKey>,
+    keys: BTreeSet<YamlKey>,
 }
 
 impl Conversion<'_> {
@@ -232,17 +232,17 @@ impl Conversion<'_> {
         }
     }
 
-    fn key(&mut self, id: NodeId) -> Result<MapKey, String> {
+    fn key(&mut self, id: NodeId) -> Result<YamlKey, String> {
         self.count()?;
         let document = self.document;
         match &document.nodes[id].content {
             NodeContent::Scalar { tag, text, is_implicit } => {
                 Ok(match self.scalar(tag, text, *is_implicit)? {
-                    PlainValue::Null => MapKey::Null,
-                    PlainValue::Bool(value) => MapKey::Bool(value),
-                    PlainValue::Integer(value) => MapKey::Integer(value),
-                    PlainValue::Float(value) => MapKey::Float(value.to_bits()),
-                    PlainValue::Text(text) => MapKey::Text(text),
+                    PlainValue::Null => YamlKey::Null,
+                    PlainValue::Bool(value) => YamlKey::Bool(value),
+                    PlainValue::Integer(value) => YamlKey::Integer(value),
+                    PlainValue::Float(value) => YamlKey::Float(value.to_bits()),
+                    PlainValue::Text(text) => YamlKey::Text(text),
                 })
             }
             NodeContent::Alias { name, target } => {
@@ -287,13 +287,13 @@ fn resolve(tag: &str, text: &str) -> Result<PlainValue, String> {
 }
 
 /// Returns the name of a field in JSON; `None` for keys that it cannot have.
-fn key_text(key: &MapKey) -> Option<String> {
+fn key_text(key: &YamlKey) -> Option<String> {
     match key {
-        MapKey::Null => None,
-        MapKey::Bool(value) => Some(value.to_string()),
-        MapKey::Integer(value) => i64::try_from(*value).ok().map(|value| value.to_string()),
-        MapKey::Float(bits) => Some(float_key(f64::from_bits(*bits))),
-        MapKey::Text(text) => Some(text.clone()),
+        YamlKey::Null => None,
+        YamlKey::Bool(value) => Some(value.to_string()),
+        YamlKey::Integer(value) => i64::try_from(*value).ok().map(|value| value.to_string()),
+        YamlKey::Float(bits) => Some(float_key(f64::from_bits(*bits))),
+        YamlKey::Text(text) => Some(text.clone()),
     }
 }
 
@@ -310,19 +310,19 @@ fn float_key(value: f64) -> String {
     go::short_float(value)
 }
 
-fn shown_key(key: &MapKey) -> String {
+fn shown_key(key: &YamlKey) -> String {
     match key {
-        MapKey::Null => "<nil>".to_owned(),
-        MapKey::Bool(value) => value.to_string(),
-        MapKey::Integer(value) if i64::try_from(*value).is_ok() => value.to_string(),
-        MapKey::Integer(value) => format!("{value:#x}"),
-        MapKey::Float(bits) => go::float(f64::from_bits(*bits)),
-        MapKey::Text(text) => go::quote(text),
+        YamlKey::Null => "<nil>".to_owned(),
+        YamlKey::Bool(value) => value.to_string(),
+        YamlKey::Integer(value) if i64::try_from(*value).is_ok() => value.to_string(),
+        YamlKey::Integer(value) => format!("{value:#x}"),
+        YamlKey::Float(bits) => go::float(f64::from_bits(*bits)),
+        YamlKey::Text(text) => go::quote(text),
     }
 }
 
-fn unsupported_key(key: &MapKey, value: &Value) -> String {
-    let kind = if *key == MapKey::Null { "%!s(<nil>)" } else { "uint64" };
+fn unsupported_key(key: &YamlKey, value: &Value) -> String {
+    let kind = if *key == YamlKey::Null { "%!s(<nil>)" } else { "uint64" };
     let (key, value) = (shown_key(key), shown_value(value));
     format!("unsupported map key of type: {kind}, key: {key}, value: {value}")
 }
