@@ -373,49 +373,58 @@ impl CelParser<'_> {
         }
     }
 
+    // Functions through which nested expressions recurse leave their rarer parts to others, so that their frames are small: 100 levels must
+    // fit into the stack of a thread even without optimisation.
     fn binary(&mut self, level: usize) -> Result<SyntaxNode, Issue> {
         let Some(operators) = LEVELS.get(level) else { return self.unary() };
         let mut node = self.binary(level + 1)?;
-        'chain: loop {
-            for (sign, function) in *operators {
-                if let Some(at) = self.take(sign) {
-                    let arguments = vec![node, self.binary(level + 1)?];
-                    let function = (*function).to_owned();
-                    node = Self::node(at, Expr::Call { function, target: None, arguments })?;
-                    continue 'chain;
-                }
-            }
-            return Ok(node);
+        while let Some((at, function)) = self.operator(operators) {
+            let right = self.binary(level + 1)?;
+            node = Self::global_call(at, function, vec![node, right])?;
         }
+        Ok(node)
+    }
+
+    /// Takes one of these operators if it is next, and returns its offset and cel-go's name.
+    fn operator(&mut self, operators: &[(&str, &'static str)]) -> Option<(usize, &'static str)> {
+        operators.iter().find_map(|(sign, function)| Some((self.take(sign)?, *function)))
+    }
+
+    fn global_call(at: usize, function: &str, arguments: Vec<SyntaxNode>) -> Result<SyntaxNode, Issue> {
+        Self::node(at, Expr::Call { function: function.to_owned(), target: None, arguments })
     }
 
     fn unary(&mut self) -> Result<SyntaxNode, Issue> {
-        for (sign, function) in [("!", "!_"), ("-", "-_")] {
-            let Some(at) = self.take(sign) else { continue };
-            let mut count = 1;
-            while self.take(sign).is_some() {
-                count += 1;
-            }
-            // Only a single sign is part of the literal.
-            let operand = if sign == "-" && count == 1 { self.negated()? } else { self.member()? };
-            // As in cel-go, the operand's type does not matter if the signs cancel out.
-            if count % 2 == 0 {
-                return Ok(operand);
-            }
-            // A sign before a number is part of the literal: the smallest integer has no positive counterpart.
-            let negated = match (sign, &operand.expr) {
-                ("-", Expr::Literal(Literal::Int(value))) => value.checked_neg().map(Literal::Int),
-                ("-", Expr::Literal(Literal::IntMinimum)) => Some(Literal::Int(i64::MIN)),
-                ("-", Expr::Literal(Literal::Double(value))) => Some(Literal::Double(-value)),
-                _ => None,
-            };
-            if let Some(literal) = negated {
-                return Self::node(at, Expr::Literal(literal));
-            }
-            let call = Expr::Call { function: function.to_owned(), target: None, arguments: vec![operand] };
-            return Self::node(at, call);
+        match self.operator(&[("!", "!_"), ("-", "-_")]) {
+            Some((at, function)) => self.negation(at, function),
+            None => self.member(),
         }
-        self.member()
+    }
+
+    /// Parses the operand of signs, of which the first is taken.
+    fn negation(&mut self, at: usize, function: &str) -> Result<SyntaxNode, Issue> {
+        let sign = &function[..1];
+        let mut count = 1;
+        while self.take(sign).is_some() {
+            count += 1;
+        }
+        // Only a single sign is part of the literal.
+        let operand = if sign == "-" && count == 1 { self.negated()? } else { self.member()? };
+        // As in cel-go, the operand's type does not matter if the signs cancel out.
+        if count % 2 == 0 {
+            return Ok(operand);
+        }
+        // A sign before a number is part of the literal: the smallest integer has no positive counterpart.
+        let negated = match (sign, &operand.expr) {
+            ("-", Expr::Literal(Literal::Int(value))) => value.checked_neg().map(Literal::Int),
+            ("-", Expr::Literal(Literal::IntMinimum)) => Some(Literal::Int(i64::MIN)),
+            ("-", Expr::Literal(Literal::Double(value))) => Some(Literal::Double(-value)),
+            _ => None,
+        };
+        match negated {
+            Some(literal) => Self::node(at, Expr::Literal(literal)),
+            None => Self::global_call(at, function, vec![operand]),
+        }
     }
 
     /// Parses the operand of a minus sign, which may be 2⁶³.
@@ -431,50 +440,57 @@ impl CelParser<'_> {
         let mut node = self.primary()?;
         loop {
             if let Some(dot) = self.take(".") {
-                let is_optional = self.take("?").is_some();
-                let Spanned { token: Token::Ident(field), .. } = self.peek().clone() else {
-                    let message = format!("Syntax error: no viable alternative at input '.{}'", self.shown());
-                    return Err(Issue::new(self.peek().at, message));
-                };
-                let at = self.peek().at;
-                self.next += 1;
-                if is_optional {
-                    let field = Self::node(at, Expr::Literal(Literal::String(field)))?;
-                    let arguments = vec![node, field];
-                    let call = Expr::Call { function: "_?._".to_owned(), target: None, arguments };
-                    node = Self::node(dot, call)?;
-                    continue;
-                }
-                node = match self.take("(") {
-                    Some(open) => {
-                        let arguments = self.arguments()?;
-                        self.member_call(open, node, field, arguments)?
-                    }
-                    None => {
-                        let select = Expr::Select { operand: Box::new(node), field, test: false };
-                        let select = Self::node(dot, select)?;
-                        match qualified(&select).filter(|name| NAMESPACED_TYPES.contains(&name.as_str())) {
-                            Some(name) => Self::node(dot, Expr::Ident(name))?,
-                            None => select,
-                        }
-                    }
-                };
+                node = self.selection(dot, node)?;
             } else if let Some(at) = self.take("[") {
-                let function = if self.take("?").is_some() { "_[?_]" } else { "_[_]" };
-                let index = self.expression()?;
-                self.expect("]")?;
-                let arguments = vec![node, index];
-                let function = function.to_owned();
-                node = Self::node(at, Expr::Call { function, target: None, arguments })?;
-            } else if let Some(name) = qualified(&node)
-                && let Some(at) = self.take("{")
+                node = self.indexed(at, node)?;
+            } else if self.peek().token == Token::Sign("{")
+                && let Some(name) = qualified(&node)
             {
-                let fields = self.field_initializers()?;
-                node = Self::node(at, Expr::Message(Box::new(MessageNode { name, fields })))?;
+                node = self.message(name)?;
             } else {
                 return Ok(node);
             }
         }
+    }
+
+    /// Parses what follows a dot: a field, or a call of a member function.
+    fn selection(&mut self, dot: usize, node: SyntaxNode) -> Result<SyntaxNode, Issue> {
+        let is_optional = self.take("?").is_some();
+        let Spanned { token: Token::Ident(field), .. } = self.peek().clone() else {
+            let message = format!("Syntax error: no viable alternative at input '.{}'", self.shown());
+            return Err(Issue::new(self.peek().at, message));
+        };
+        let at = self.peek().at;
+        self.next += 1;
+        if is_optional {
+            let field = Self::node(at, Expr::Literal(Literal::String(field)))?;
+            return Self::global_call(dot, "_?._", vec![node, field]);
+        }
+        if let Some(open) = self.take("(") {
+            let arguments = self.arguments()?;
+            return self.member_call(open, node, field, arguments);
+        }
+        let select = Self::node(dot, Expr::Select { operand: Box::new(node), field, test: false })?;
+        match qualified(&select).filter(|name| NAMESPACED_TYPES.contains(&name.as_str())) {
+            Some(name) => Self::node(dot, Expr::Ident(name)),
+            None => Ok(select),
+        }
+    }
+
+    /// Parses an index up to the closing bracket.
+    fn indexed(&mut self, at: usize, node: SyntaxNode) -> Result<SyntaxNode, Issue> {
+        let function = if self.take("?").is_some() { "_[?_]" } else { "_[_]" };
+        let index = self.expression()?;
+        self.expect("]")?;
+        Self::global_call(at, function, vec![node, index])
+    }
+
+    /// Parses the fields of a message in brackets.
+    fn message(&mut self, name: String) -> Result<SyntaxNode, Issue> {
+        let at = self.peek().at;
+        self.expect("{")?;
+        let fields = self.field_initializers()?;
+        Self::node(at, Expr::Message(Box::new(MessageNode { name, fields })))
     }
 
     /// Parses the arguments of a call up to the closing bracket.
@@ -574,12 +590,16 @@ impl CelParser<'_> {
     }
 
     fn primary(&mut self) -> Result<SyntaxNode, Issue> {
+        if self.take("(").is_some() {
+            let inner = self.expression()?;
+            self.expect(")")?;
+            return Ok(inner);
+        }
+        self.name_or_literal()
+    }
+
+    fn name_or_literal(&mut self) -> Result<SyntaxNode, Issue> {
         let Spanned { token, at, .. } = self.peek().clone();
-        let refused = |parser: &Self| {
-            let message =
-                format!("Syntax error: mismatched input '{}' expecting {BEGINNINGS}", parser.shown());
-            Err(Issue::new(at, message))
-        };
         match token {
             Token::Literal(Literal::IntMinimum) => Err(Issue::new(at, "invalid int literal")),
             Token::Literal(literal) => {
@@ -599,24 +619,26 @@ impl CelParser<'_> {
                 self.next += 1;
                 self.named(at, format!(".{name}"))
             }
-            Token::Sign("(") => {
-                self.next += 1;
-                let inner = self.expression()?;
-                self.expect(")")?;
-                Ok(inner)
+            Token::Sign("[") => self.list(at),
+            Token::Sign("{") => self.map(at),
+            Token::Sign(_) | Token::End => {
+                let message =
+                    format!("Syntax error: mismatched input '{}' expecting {BEGINNINGS}", self.shown());
+                Err(Issue::new(at, message))
             }
-            Token::Sign("[") => {
-                self.next += 1;
-                let elements = self.parts("]", Self::element)?;
-                Self::node(at, Expr::List(elements))
-            }
-            Token::Sign("{") => {
-                self.next += 1;
-                let entries = self.parts("}", Self::entry)?;
-                Self::node(at, Expr::Map(entries))
-            }
-            Token::Sign(_) | Token::End => refused(self),
         }
+    }
+
+    fn list(&mut self, at: usize) -> Result<SyntaxNode, Issue> {
+        self.next += 1;
+        let elements = self.parts("]", Self::element)?;
+        Self::node(at, Expr::List(elements))
+    }
+
+    fn map(&mut self, at: usize) -> Result<SyntaxNode, Issue> {
+        self.next += 1;
+        let entries = self.parts("}", Self::entry)?;
+        Self::node(at, Expr::Map(entries))
     }
 
     /// Parses the rest of a name: the arguments, if it is a function's name. A name with a dot before it is global.

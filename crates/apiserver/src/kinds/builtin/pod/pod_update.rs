@@ -190,7 +190,7 @@ mod tests {
     fn check(change: impl FnOnce(&mut Value), fields: &[&str]) {
         let old = json!({"spec": {
             "containers": [{"name": "c", "image": "a"}], "activeDeadlineSeconds": 9, "nodeName": "n",
-            "tolerations": [{"key": "k", "tolerationSeconds": 1}],
+            "tolerations": [{"key": "k", "effect": "NoExecute", "tolerationSeconds": 1}],
         }});
         let mut new = old.clone();
         change(&mut new["spec"]);
@@ -202,7 +202,13 @@ mod tests {
     fn images_deadlines_and_tolerations_change() {
         check(|spec| spec["containers"][0]["image"] = json!("b"), &[]);
         check(|spec| spec["activeDeadlineSeconds"] = json!(5), &[]);
-        check(|spec| spec["tolerations"] = json!([{"key": "l"}, {"key": "k", "tolerationSeconds": 2}]), &[]);
+        check(
+            |spec| {
+                spec["tolerations"] =
+                    json!([{"key": "l"}, {"key": "k", "effect": "NoExecute", "tolerationSeconds": 2}])
+            },
+            &[],
+        );
     }
 
     #[test]
