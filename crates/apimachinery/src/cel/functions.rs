@@ -1,11 +1,10 @@
-//! Functions and operators: their types, and the values of those that are no functions of texts or lists.
+//! Functions and operators: the values of those that are no functions of texts or lists. `signatures` has their types.
 
 use std::rc::Rc;
 
 use super::cost::Cost;
 use super::evaluation_error::{EvaluationError, failed, no_overload};
 use super::operators::{overflow, unsigned_overflow};
-use super::types::Type;
 use super::value::{RcCow, Val};
 use super::{
     list_functions, named_format, network, operators, optionals, quantities, semantic_version, text_format,
@@ -31,158 +30,6 @@ pub(super) const TYPES: [&str; 15] = [
     "net.CIDR",
     "net.IP",
 ];
-
-/// Functions without a target.
-const GLOBAL: [&str; 11] =
-    ["size", "matches", "int", "uint", "double", "string", "bool", "bytes", "dyn", "type", "@in"];
-/// Functions that are called on a value: `target.function()`.
-const MEMBER: [&str; 26] = [
-    "size",
-    "startsWith",
-    "endsWith",
-    "contains",
-    "matches",
-    "find",
-    "findAll",
-    "charAt",
-    "indexOf",
-    "lastIndexOf",
-    "join",
-    "lowerAscii",
-    "upperAscii",
-    "replace",
-    "split",
-    "substring",
-    "trim",
-    "reverse",
-    "isSorted",
-    "sum",
-    "min",
-    "max",
-    "check",
-    "allowed",
-    "reason",
-    "errored",
-];
-/// Functions of kube-apiserver that this implementation does not have.
-pub(super) const UNSUPPORTED: [&str; 44] = [
-    "timestamp",
-    "duration",
-    "getFullYear",
-    "getMonth",
-    "getDate",
-    "getDayOfMonth",
-    "getDayOfWeek",
-    "getDayOfYear",
-    "getHours",
-    "getMinutes",
-    "getSeconds",
-    "getMilliseconds",
-    "quantity",
-    "isQuantity",
-    "url",
-    "isURL",
-    "getScheme",
-    "getHost",
-    "getHostname",
-    "getPort",
-    "getEscapedPath",
-    "getQuery",
-    "ip",
-    "isIP",
-    "cidr",
-    "isCIDR",
-    "format",
-    "semver",
-    "isSemver",
-    "isLessThan",
-    "isGreaterThan",
-    "compareTo",
-    "asInteger",
-    "asApproximateFloat",
-    "flatten",
-    "sort",
-    "sortBy",
-    "slice",
-    "distinct",
-    "fieldSelector",
-    "labelSelector",
-    "optMap",
-    "orValue",
-    "hasValue",
-];
-
-pub(super) fn is_known(function: &str, has_target: bool) -> bool {
-    if has_target {
-        MEMBER.contains(&function)
-            || ["group", "resource", "path", "serviceAccount", "error"].contains(&function)
-            || ["subresource", "namespace", "name"].contains(&function)
-    } else {
-        GLOBAL.contains(&function) || operators::is_operator(function)
-    }
-}
-
-/// Returns the type of a call; `None` if there is no overload for the types.
-pub(super) fn signature(function: &str, target: Option<&Type>, arguments: &[Type]) -> Option<Type> {
-    use Type::{Bool, Bytes, Dyn, Int, String, Uint};
-    let has_size = |of: &Type| matches!(of, Dyn | String | Bytes | Type::List(_) | Type::Map(..));
-    let all = |of: &[Type], expected: &[Type]| {
-        of.len() == expected.len() && of.iter().zip(expected).all(|(of, expected)| of.fits(expected))
-    };
-    let Some(target) = target else {
-        return match (function, arguments) {
-            ("size", [of]) => has_size(of).then_some(Int),
-            ("matches", of) => all(of, &[String, String]).then_some(Bool),
-            ("int", [of]) => (of.is_number() || of.fits(&String)).then_some(Int),
-            ("uint", [of]) => (of.is_number() || of.fits(&String)).then_some(Uint),
-            ("double", [of]) => (of.is_number() || of.fits(&String)).then_some(Type::Double),
-            ("string", [of]) => (of.is_number() || matches!(of, String | Bytes | Bool)).then_some(String),
-            ("bool", [of]) => matches!(of, Dyn | Bool | String).then_some(Bool),
-            ("bytes", [of]) => matches!(of, Dyn | Bytes | String).then_some(Bytes),
-            ("dyn", [_]) => Some(Dyn),
-            ("type", [_]) => Some(Type::Type),
-            _ => operators::signature(function, arguments),
-        };
-    };
-    let of_text = target.fits(&String);
-    let element = match target {
-        Type::List(element) => Some((**element).clone()),
-        Dyn => Some(Dyn),
-        _ => None,
-    };
-    match (function, arguments.len()) {
-        ("size", 0) => has_size(target).then_some(Int),
-        ("startsWith" | "endsWith" | "contains" | "matches", 1) => {
-            (of_text && all(arguments, &[String])).then_some(Bool)
-        }
-        ("find", 1) => (of_text && all(arguments, &[String])).then_some(String),
-        ("findAll", 1) => (of_text && all(arguments, &[String])).then_some(Type::List(Box::new(String))),
-        ("findAll", 2) => (of_text && all(arguments, &[String, Int])).then_some(Type::List(Box::new(String))),
-        ("charAt", 1) => (of_text && all(arguments, &[Int])).then_some(String),
-        // Texts and lists have these two functions. A target of type `Dyn` may be either.
-        ("indexOf" | "lastIndexOf", 1) if of_text && all(arguments, &[String]) => Some(Int),
-        ("indexOf" | "lastIndexOf", 1) => element.filter(|element| arguments[0].fits(element)).map(|_| Int),
-        ("indexOf" | "lastIndexOf", 2) => (of_text && all(arguments, &[String, Int])).then_some(Int),
-        ("lowerAscii" | "upperAscii" | "trim", 0) => of_text.then_some(String),
-        ("replace", 2) => (of_text && all(arguments, &[String, String])).then_some(String),
-        ("replace", 3) => (of_text && all(arguments, &[String, String, Int])).then_some(String),
-        ("split", 1) => (of_text && all(arguments, &[String])).then_some(Type::List(Box::new(String))),
-        ("split", 2) => (of_text && all(arguments, &[String, Int])).then_some(Type::List(Box::new(String))),
-        ("substring", 1) => (of_text && all(arguments, &[Int])).then_some(String),
-        ("substring", 2) => (of_text && all(arguments, &[Int, Int])).then_some(String),
-        ("join", 0) => element.filter(|element| element.fits(&String)).map(|_| String),
-        ("join", 1) => {
-            element.filter(|element| element.fits(&String) && all(arguments, &[String])).map(|_| String)
-        }
-        ("reverse", 0) => element.map(|element| Type::List(Box::new(element))),
-        ("isSorted", 0) => element.map(|_| Bool),
-        ("sum" | "min" | "max", 0) => element,
-        // The functions of decisions, for a target of type `Dyn`; other targets have signatures in `authorization`.
-        ("reason" | "error", 0) if *target == Dyn => Some(String),
-        ("allowed" | "errored", 0) if *target == Dyn => Some(Bool),
-        _ => None,
-    }
-}
 
 /// 2⁶³ and 2⁶⁴, the first floats above the integers.
 const ABOVE_INT: f64 = 9_223_372_036_854_775_808.0;

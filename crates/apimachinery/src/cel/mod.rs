@@ -5,8 +5,8 @@
 //! runs for long: each step costs at least 1, and more if it compares values or reads a text. `cost` has the rules.
 //!
 //! The evaluation has all operators, macros and functions that kube-apiserver has for custom resources and policies, including optional
-//! values. The type checker knows fewer functions: match conditions with the others (quantities, addresses, URLs, versions, formats, sets,
-//! times) are refused with the name of the function when they are compiled.
+//! values. The type checker knows the types of all of them (`signatures`) and the types of a schema's values (`value_schema`). What it cannot know has the
+//! type `dyn`, which fits everywhere.
 
 mod authorization;
 mod composition;
@@ -28,6 +28,7 @@ mod property_name;
 mod quantities;
 mod ratcheting;
 mod semantic_version;
+mod signatures;
 mod text_format;
 mod text_functions;
 mod times;
@@ -136,6 +137,21 @@ impl Program {
             Ok(patterns) => Ok(Self { root, patterns }),
             Err(PatternError::Issues(issues)) => Err(failed(text, &issues)),
             Err(PatternError::Program(why)) => Err(format!("program instantiation failed: {why}")),
+        }
+    }
+
+    /// Compiles an expression whose type is `expected`, or is known only when it is evaluated. `mismatch` is the error for another type.
+    ///
+    /// # Errors
+    /// kube-apiserver's text for an invalid expression.
+    fn typed(text: &str, environment: &Environment, expected: &Type, mismatch: &str) -> Result<Self, String> {
+        let root = parsed(text)?;
+        let of = type_checker::check(&root, environment).map_err(|issues| failed(text, &issues))?;
+        match ConstantPatterns::new(&root) {
+            Err(PatternError::Issues(issues)) => Err(failed(text, &issues)),
+            _ if of != *expected && (of != Type::Dyn || root.is_field()) => Err(mismatch.to_owned()),
+            Err(PatternError::Program(why)) => Err(format!("program instantiation failed: {why}")),
+            Ok(patterns) => Ok(Self { root, patterns }),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Rules of custom resources (`x-kubernetes-validations`).
 //!
-//! The rules are parsed once, with their schema. Objects of a schema without rules cost nothing. The types of an expression are checked when
-//! it is evaluated.
+//! The rules are parsed once, with their schema. Objects of a schema without rules cost nothing. The types of an expression are checked
+//! when its definition is written, and again when it is evaluated.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,9 +13,10 @@ use super::eval::{self, Activation};
 use super::evaluation_error::EvaluationError;
 use super::functions::Evaluated;
 use super::ratcheting::{Correlated, OldElements};
+use super::types::Type;
 use super::value::Val;
 use super::value_schema::ValueSchema;
-use super::{EXPRESSION_LIMIT, Program, RULES_BUDGET};
+use super::{EXPRESSION_LIMIT, Environment, Program, RULES_BUDGET};
 use crate::field_path::FieldPath;
 use crate::go;
 use crate::schema::{self, Brackets};
@@ -29,6 +30,11 @@ const ERRORS: usize = 1000;
 const TEXT: usize = 1 << 20;
 const OUT_OF_BUDGET: &str =
     "validation failed due to running out of cost budget, no further validation rules will be run";
+
+/// Name of the type of `self`. kube-apiserver adds a number that differs each time, so that no rule can use the name.
+const SELF_TYPE: &str = "selfType1";
+const NO_BOOL: &str = "cel expression must evaluate to a bool";
+const NO_STRING: &str = "must evaluate to a string";
 
 /// The rules of a custom kind's schema.
 #[derive(Debug)]
@@ -84,15 +90,15 @@ impl ObjectRules {
         RuleNode::read(open_api_v3_schema, root).map(|root| Self { root, declared })
     }
 
-    /// Returns the errors of the rules of a custom kind's schema, which is valid otherwise. Their fields begin with `place`. Types are not
-    /// checked.
+    /// Returns the errors of the rules of a custom kind's schema, which is valid otherwise. Their fields begin with `place`.
     #[must_use]
     pub fn check(open_api_v3_schema: &Value, place: &str) -> Vec<FieldError> {
         let mut errors = Vec::new();
         check_defaults(open_api_v3_schema, place, &mut errors);
         // As in kube-apiserver, rules are only compiled if the defaults are valid.
         if errors.is_empty() {
-            check(open_api_v3_schema, place, None, &mut errors);
+            let root = |source: &Value| ValueSchema::read(source).with_object_fields();
+            check(open_api_v3_schema, place, root, None, &mut errors);
         }
         errors
     }
@@ -175,7 +181,13 @@ fn check_defaults(source: &Value, place: &str, errors: &mut Vec<FieldError>) {
 
 /// Adds the errors of the rules of a schema and of the schemas below it. `uncorrelated` is the place of a list around the schema whose
 /// elements have no counterparts in an old list.
-fn check(source: &Value, place: &str, uncorrelated: Option<&str>, errors: &mut Vec<FieldError>) {
+fn check(
+    source: &Value,
+    place: &str,
+    read: fn(&Value) -> ValueSchema,
+    uncorrelated: Option<&str>,
+    errors: &mut Vec<FieldError>,
+) {
     if errors.len() >= ERRORS || !has_rules(source) {
         return;
     }
@@ -183,42 +195,52 @@ fn check(source: &Value, place: &str, uncorrelated: Option<&str>, errors: &mut V
         check(
             &source["additionalProperties"],
             &format!("{place}.additionalProperties"),
+            ValueSchema::read,
             uncorrelated,
             errors,
         );
     }
     for (name, property) in source["properties"].as_object().into_iter().flatten() {
-        check(property, &format!("{place}.properties[{name}]"), uncorrelated, errors);
+        check(property, &format!("{place}.properties[{name}]"), ValueSchema::read, uncorrelated, errors);
     }
     if source["items"].is_object() {
         let is_keyed = source["x-kubernetes-list-type"] == "map";
         let uncorrelated = uncorrelated.or((!is_keyed).then_some(place));
-        check(&source["items"], &format!("{place}.items"), uncorrelated, errors);
+        check(&source["items"], &format!("{place}.items"), ValueSchema::read, uncorrelated, errors);
     }
     let rules = rules_of(source);
-    if !rules.is_empty() && !ValueSchema::read(source).is_visible() {
+    if rules.is_empty() {
+        return;
+    }
+    let Some(of) = read(source).declared_type(SELF_TYPE) else {
         let message = "Internal error: internal error: failed to construct type information for x-kubernetes-validations \
                        rules: unable to convert structural schema to CEL declarations";
         let field = format!("{place}.x-kubernetes-validations");
         errors.push(FieldError { reason: "InternalError", field, message: message.to_owned() });
         return;
-    }
+    };
     for (index, rule) in rules.iter().enumerate() {
         let text = |name: &str| rule[name].as_str().unwrap_or_default();
         let place = format!("{place}.x-kubernetes-validations[{index}]");
         if text("rule").trim().is_empty() {
             continue;
         }
-        let program = Program::untyped(text("rule"));
+        let old = match rule["optionalOldSelf"] == true {
+            true => Type::Optional(Box::new(of.clone())),
+            false => of.clone(),
+        };
+        let environment = Environment::new(vec![("self", of.clone()), ("oldSelf", old)]);
+        let program = Program::typed(text("rule"), &environment, &Type::Bool, NO_BOOL);
         let is_transition = program.as_ref().is_ok_and(|program| program.mentions("oldSelf"));
         let expression = text("messageExpression");
         if let Err(why) = program {
             errors.push(FieldError::invalid(format!("{place}.rule"), &shown_rule(rule), &why));
         } else if !expression.is_empty()
-            && let Err(why) = Program::untyped(expression)
+            && let Err(why) = Program::typed(expression, &environment, &Type::String, NO_STRING)
         {
             let place = format!("{place}.messageExpression");
-            errors.push(FieldError::invalid(place, &shown_rule(rule), &format!("messageExpression {why}")));
+            let why = format!("messageExpression {}", why.strip_prefix("program ").unwrap_or(&why));
+            errors.push(FieldError::invalid(place, &shown_rule(rule), &why));
         }
         if is_transition && let Some(list) = uncorrelated {
             let why =

@@ -6,7 +6,6 @@ use std::rc::Rc;
 use super::cost::Cost;
 use super::evaluation_error::{EvaluationError, failed, no_overload};
 use super::times;
-use super::types::Type;
 use super::value::{RcCow, Val};
 use super::value_schema::ValueSchema;
 
@@ -17,54 +16,6 @@ const OPERATORS: [&str; 18] = [
 
 pub(super) fn is_operator(function: &str) -> bool {
     OPERATORS.contains(&function)
-}
-
-/// Returns the type of an operation; `None` if there is no overload for the types.
-pub(super) fn signature(operator: &str, operands: &[Type]) -> Option<Type> {
-    match (operator, operands) {
-        ("_==_" | "_!=_", [one, two]) => one.unified(two).map(|_| Type::Bool),
-        ("_<_" | "_<=_" | "_>_" | "_>=_", [one, two]) => {
-            let is_ordered =
-                |of: &Type| of.is_number() || matches!(of, Type::Bool | Type::String | Type::Bytes);
-            // Numbers of different types have an order, unlike a sum.
-            let fit = one.fits(two) || one.is_number() && two.is_number();
-            (fit && is_ordered(one) && is_ordered(two)).then_some(Type::Bool)
-        }
-        ("@in", [element, range]) => match range {
-            Type::Dyn => Some(Type::Bool),
-            Type::List(of) | Type::Map(of, _) => element.fits(of).then_some(Type::Bool),
-            _ => None,
-        },
-        ("_+_", [one, two]) => {
-            let is_sum =
-                |of: &Type| of.is_number() || matches!(of, Type::String | Type::Bytes | Type::List(_));
-            // The type of both is `Dyn` if one of them is, so each is checked as well.
-            one.unified(two).filter(|of| is_sum(of) && is_sum(one) && is_sum(two)).map(|_| known(one, two))
-        }
-        ("_-_" | "_*_" | "_/_", [one, two]) => {
-            one.unified(two).filter(|_| one.is_number() && two.is_number()).map(|_| known(one, two))
-        }
-        ("_%_", [one, two]) => {
-            let is_whole = |of: &Type| matches!(of, Type::Dyn | Type::Int | Type::Uint);
-            one.unified(two).filter(|_| is_whole(one) && is_whole(two)).map(|_| known(one, two))
-        }
-        ("!_", [of]) => of.fits(&Type::Bool).then_some(Type::Bool),
-        ("-_", [of]) => matches!(of, Type::Dyn | Type::Int | Type::Double).then(|| of.clone()),
-        ("_?_:_", [condition, one, two]) => condition.fits(&Type::Bool).then(|| one.unified(two)).flatten(),
-        ("_[_]", [Type::Dyn, _]) => Some(Type::Dyn),
-        ("_[_]", [Type::List(element), index]) => index.fits(&Type::Int).then(|| (**element).clone()),
-        ("_[_]", [Type::Map(key, value), index]) => index.fits(key).then(|| (**value).clone()),
-        _ => None,
-    }
-}
-
-/// Returns the type of the result of an operator with overloads for operands of one type: a known operand determines the overload.
-fn known(one: &Type, two: &Type) -> Type {
-    let of_both = one.unified(two).unwrap_or(Type::Dyn);
-    match (one, two) {
-        (Type::Dyn, known) | (known, Type::Dyn) => known.clone(),
-        _ => of_both,
-    }
 }
 
 /// Applies an operator to evaluated operands.

@@ -135,6 +135,15 @@ impl SyntaxNode {
         self.depth
     }
 
+    /// Whether the expression is a variable or a field of one, whose type a schema declares.
+    pub(super) fn is_field(&self) -> bool {
+        match &self.expr {
+            Expr::Ident(_) => true,
+            Expr::Select { operand, test: false, .. } => operand.is_field(),
+            _ => false,
+        }
+    }
+
     /// Calls a function with this node and all nodes below.
     pub(super) fn visit<'n>(&'n self, visitor: &mut impl FnMut(&'n SyntaxNode)) {
         visitor(self);

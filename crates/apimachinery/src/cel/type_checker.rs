@@ -1,23 +1,28 @@
 //! Type checking, with the messages of cel-go.
 
 use super::message::{self, MessageNode};
-use super::parser::{Expr, Fold, FoldKind, SyntaxNode};
+use super::parser::{Expr, Fold, FoldKind, OPTIONAL_PART, SyntaxNode};
+use super::signatures::{self, Resolution};
 use super::types::Type;
-use super::value::Literal;
-use super::{Environment, Issue, authorization, functions};
+use super::value::{Literal, Val};
+use super::{Environment, Issue, functions, times};
 
 /// Returns the type of an expression.
 ///
 /// # Errors
 /// All errors, ordered by their place in the text.
 pub(super) fn check(root: &SyntaxNode, environment: &Environment) -> Result<Type, Vec<Issue>> {
-    let mut checker = TypeChecker { environment, locals: Vec::new(), issues: Vec::new() };
+    let mut checker =
+        TypeChecker { environment, locals: Vec::new(), issues: Vec::new(), literals: Vec::new(), formats: 0 };
     let of = checker.type_of(root);
-    if checker.issues.is_empty() {
-        return Ok(of);
+    let TypeChecker { issues, literals, .. } = checker;
+    // As in cel-go, literals are only checked if the types fit.
+    let mut issues = if issues.is_empty() { literals } else { issues };
+    if issues.is_empty() {
+        return Ok(of.closed());
     }
-    checker.issues.sort_by_key(|issue| issue.at);
-    Err(checker.issues)
+    issues.sort_by_key(|issue| issue.at);
+    Err(issues)
 }
 
 struct TypeChecker<'a> {
@@ -25,6 +30,10 @@ struct TypeChecker<'a> {
     /// Variables of the surrounding macros, the innermost last.
     locals: Vec<(String, Type)>,
     issues: Vec<Issue>,
+    /// Issues of literals.
+    literals: Vec<Issue>,
+    /// Number of surrounding calls of `format`, whose arguments may be lists of several types.
+    formats: usize,
 }
 
 impl TypeChecker<'_> {
@@ -34,18 +43,18 @@ impl TypeChecker<'_> {
             Expr::Literal(literal) => of_literal(literal),
             Expr::Ident(name) => self.of_ident(node.at, name),
             Expr::Select { operand, field, test } => {
-                let of = self.of_field(node.at, operand, field);
+                let operand = self.type_of(operand);
+                let of = self.of_field(node.at, &operand, field);
                 if *test { Type::Bool } else { of }
             }
-            Expr::And(terms) => self.of_terms(node.at, "_&&_", terms),
-            Expr::Or(terms) => self.of_terms(node.at, "_||_", terms),
+            Expr::And(terms) | Expr::Or(terms) => self.of_terms(terms),
             Expr::List(elements) => {
                 let types: Vec<_> =
-                    elements.iter().map(|element| (element.at, self.type_of(element))).collect();
+                    elements.iter().map(|element| (element.at, self.of_part(element))).collect();
                 Type::List(Box::new(self.joined(types)))
             }
             Expr::Map(entries) => {
-                let typed = |checker: &mut Self, node: &SyntaxNode| (node.at, checker.type_of(node));
+                let typed = |checker: &mut Self, node: &SyntaxNode| (node.at, checker.of_part(node));
                 let (keys, values): (Vec<_>, Vec<_>) =
                     entries.iter().map(|(key, value)| (typed(self, key), typed(self, value))).unzip();
                 Type::Map(Box::new(self.joined(keys)), Box::new(self.joined(values)))
@@ -59,10 +68,28 @@ impl TypeChecker<'_> {
                     _ => self.no_overload(node.at, function, None, &arguments),
                 }
             }
+            Expr::Call { function, target: None, arguments } if function == "_?._" => {
+                let [operand, SyntaxNode { expr: Expr::Literal(Literal::String(field)), .. }] =
+                    &arguments[..]
+                else {
+                    return Type::Dyn;
+                };
+                let operand = self.type_of(operand);
+                match self.of_field(node.at, &operand, field) {
+                    of @ Type::Optional(_) if matches!(operand, Type::Optional(_)) => of,
+                    of => Type::Optional(Box::new(of)),
+                }
+            }
             Expr::Call { function, target, arguments } => {
+                let is_format = function == "format";
+                self.formats += usize::from(is_format);
                 let target = target.as_ref().map(|target| self.type_of(target));
-                let arguments: Vec<Type> = arguments.iter().map(|argument| self.type_of(argument)).collect();
-                self.of_call(node.at, function, target.as_ref(), &arguments)
+                let types: Vec<Type> = arguments.iter().map(|argument| self.type_of(argument)).collect();
+                self.formats -= usize::from(is_format);
+                if target.is_none() {
+                    self.check_time(function, arguments);
+                }
+                self.of_call(node.at, function, target.as_ref(), &types)
             }
             Expr::Fold(fold) => self.of_fold(node.at, fold),
             Expr::Message(message) => self.of_message(node.at, message),
@@ -77,14 +104,34 @@ impl TypeChecker<'_> {
     /// Returns the type that all elements of a literal have. An element of another type is an error at its place.
     fn joined(&mut self, types: Vec<(usize, Type)>) -> Type {
         let mut types = types.into_iter();
-        let Some((_, mut joined)) = types.next() else { return Type::Dyn };
+        let Some((_, mut joined)) = types.next() else { return Type::Open };
         for (at, of) in types {
             joined = match joined.unified(&of) {
                 Some(both) => both,
-                None => return self.issue(at, format!("expected type '{joined}' but found '{of}'")),
+                None => {
+                    if self.formats == 0 {
+                        let why = format!("expected type '{joined}' but found '{of}'");
+                        self.literals.push(Issue::new(at, why));
+                    }
+                    return Type::Dyn;
+                }
             };
         }
         joined
+    }
+
+    /// Checks the text of a time or of a duration.
+    fn check_time(&mut self, function: &str, arguments: &[SyntaxNode]) {
+        let [SyntaxNode { at, expr: Expr::Literal(Literal::String(text)), .. }] = arguments else { return };
+        let value = Val::text(&**text);
+        let is_valid = match function {
+            "duration" => times::duration(&value).is_ok(),
+            "timestamp" => times::timestamp(&value).is_ok(),
+            _ => return,
+        };
+        if !is_valid {
+            self.literals.push(Issue::new(*at, format!("invalid {function} argument")));
+        }
     }
 
     fn of_ident(&mut self, at: usize, name: &str) -> Type {
@@ -97,16 +144,26 @@ impl TypeChecker<'_> {
         if functions::TYPES.contains(&plain) {
             return Type::Type;
         }
+        // The types of protocol buffers, which cel-go knows.
+        if plain == "google" {
+            return Type::Dyn;
+        }
         self.issue(at, format!("undeclared reference to '{name}' (in container '')"))
     }
 
     fn of_message(&mut self, at: usize, node: &MessageNode) -> Type {
         let name = node.type_name();
+        if name.starts_with("google.") {
+            return Type::Dyn;
+        }
         let Some(of) = message::type_named(name).filter(|_| self.environment.constructs_patches) else {
             return self.issue(at, format!("undeclared reference to '{}' (in container '')", node.name));
         };
         for field in &node.fields {
-            let value = self.type_of(&field.value);
+            let mut value = self.type_of(&field.value);
+            if field.is_optional {
+                value = self.unwrapped(field.value.at, value);
+            }
             match message::field_type(name, &field.name) {
                 Some(expected) if value.fits(&expected) => {}
                 expected => {
@@ -122,15 +179,44 @@ impl TypeChecker<'_> {
         of
     }
 
-    fn of_field(&mut self, at: usize, operand: &SyntaxNode, field: &str) -> Type {
-        match self.type_of(operand) {
-            Type::Dyn => Type::Dyn,
-            Type::Map(_, value) => *value,
-            Type::Message(name) => message::field_type(&name, field).unwrap_or(Type::Dyn),
+    /// Returns the type of an element or entry of a literal, which may be optional.
+    fn of_part(&mut self, node: &SyntaxNode) -> Type {
+        match &node.expr {
+            Expr::Call { function, target: None, arguments } if function == OPTIONAL_PART => {
+                let [part] = &arguments[..] else { return Type::Dyn };
+                let of = self.type_of(part);
+                self.unwrapped(part.at, of)
+            }
+            _ => self.type_of(node),
+        }
+    }
+
+    /// Returns the type of the value that an optional may have.
+    fn unwrapped(&mut self, at: usize, of: Type) -> Type {
+        match of {
+            Type::Optional(value) => *value,
+            Type::Dyn | Type::Open => Type::Dyn,
+            of => self.issue(at, format!("expected type 'optional_type({of})' but found '{of}'")),
+        }
+    }
+
+    /// Returns the type of a field. A field of an optional is an optional.
+    fn of_field(&mut self, at: usize, operand: &Type, field: &str) -> Type {
+        match operand {
+            Type::Optional(value) => match self.of_field(at, value, field) {
+                of @ Type::Optional(_) => of,
+                of => Type::Optional(Box::new(of)),
+            },
+            Type::Dyn | Type::Open => Type::Dyn,
+            Type::Map(_, value) => (**value).clone(),
+            Type::Message(name) => message::field_type(name, field).unwrap_or(Type::Dyn),
             Type::Object(object) => match (object.field)(field) {
                 Some(of) => of,
-                // Types of the authorizer have no fields.
-                None if authorization::is_opaque(object) => {
+                None if signatures::is_opaque(object) => {
+                    self.issue(at, format!("type '{}' does not support field selection", object.name))
+                }
+                // Types of libraries have functions only.
+                None if signatures::is_of_library(object) => {
                     self.issue(at, format!("unexpected failed resolution of '{}'", object.name))
                 }
                 None => self.issue(at, format!("undefined field '{field}'")),
@@ -143,32 +229,27 @@ impl TypeChecker<'_> {
         }
     }
 
-    fn of_terms(&mut self, at: usize, function: &str, terms: &[SyntaxNode]) -> Type {
-        let types: Vec<Type> = terms.iter().map(|term| self.type_of(term)).collect();
-        if types.iter().all(|of| of.fits(&Type::Bool)) {
-            return Type::Bool;
+    fn of_terms(&mut self, terms: &[SyntaxNode]) -> Type {
+        for term in terms {
+            let of = self.type_of(term);
+            self.expect_bool(term.at, &of);
         }
-        // Messages name two operands, as cel-go's operators have.
-        let pair = &types[..types.len().min(2)];
-        self.no_overload(at, function, None, pair);
         Type::Bool
     }
 
+    fn expect_bool(&mut self, at: usize, of: &Type) {
+        if !of.fits(&Type::Bool) {
+            self.issue(at, format!("expected type 'bool' but found '{of}'"));
+        }
+    }
+
     fn of_call(&mut self, at: usize, function: &str, target: Option<&Type>, arguments: &[Type]) -> Type {
-        if let Some(target) = target
-            && let Some(of) = authorization::signature(function, target, arguments)
-        {
-            return of;
-        }
-        if !functions::is_known(function, target.is_some()) {
-            if functions::UNSUPPORTED.contains(&function) {
-                return self.issue(at, format!("the function {function} is not supported by this server"));
+        match signatures::resolve(function, target, arguments) {
+            Resolution::Of(of) => of,
+            Resolution::NoOverload => self.no_overload(at, function, target, arguments),
+            Resolution::Undeclared => {
+                self.issue(at, format!("undeclared reference to '{function}' (in container '')"))
             }
-            return self.issue(at, format!("undeclared reference to '{function}' (in container '')"));
-        }
-        match functions::signature(function, target, arguments) {
-            Some(of) => of,
-            None => self.no_overload(at, function, target, arguments),
         }
     }
 
@@ -181,62 +262,70 @@ impl TypeChecker<'_> {
 
     fn of_fold(&mut self, at: usize, fold: &Fold) -> Type {
         let range = self.type_of(&fold.range);
-        let element = match range {
-            Type::Dyn => Type::Dyn,
-            Type::List(element) => *element,
-            Type::Map(key, _) => *key,
+        let is_optional = matches!(fold.kind, FoldKind::OptMap | FoldKind::OptFlatMap);
+        // Types of the first and the second variable.
+        let (element, second) = match range.clone() {
+            Type::Dyn | Type::Open => (Type::Dyn, Type::Dyn),
+            Type::Optional(value) if is_optional => (*value, Type::Dyn),
+            other if is_optional => (self.no_overload(at, "hasValue", Some(&other), &[]), Type::Dyn),
+            Type::List(element) if fold.second.is_some() => (Type::Int, *element),
+            Type::List(element) => (*element, Type::Dyn),
+            Type::Map(key, value) => (*key, *value),
             other => {
                 let message = format!(
                     "expression of type '{other}' cannot be range of a comprehension (must be list, map, or dynamic)"
                 );
-                self.issue(fold.range.at, message)
+                (self.issue(fold.range.at, message), Type::Dyn)
             }
         };
-        // Macros with two variables and those of optional values are checked when they are evaluated.
-        let names = fold.second.iter().map(|second| (second.clone(), Type::Dyn));
+        let names = fold.second.iter().map(|name| (name.clone(), second.clone()));
         let count = self.locals.len();
         self.locals.extend(names);
         self.locals.push((fold.variable.clone(), element.clone()));
         let condition = fold.filter.as_ref().map(|filter| self.type_of(filter));
         let body = self.type_of(&fold.body);
         self.locals.truncate(count);
-        // cel-go expands a macro to these operators, which appear in its messages.
-        let conditions = match fold.kind {
-            FoldKind::Map
-            | FoldKind::TransformList
-            | FoldKind::TransformMap
-            | FoldKind::TransformMapEntry
-            | FoldKind::SortBy
-            | FoldKind::OptMap
-            | FoldKind::OptFlatMap => condition.map(|of| ("_?_:_", of)),
-            FoldKind::All => Some(("_&&_", body.clone())),
-            FoldKind::Exists => Some(("_||_", body.clone())),
-            FoldKind::ExistsOne | FoldKind::Filter => Some(("_?_:_", body.clone())),
-        };
-        if let Some((function, of)) = conditions.filter(|(_, of)| !of.fits(&Type::Bool)) {
-            let arguments = match function {
-                "_?_:_" if fold.kind == FoldKind::ExistsOne => vec![of, Type::Int, Type::Int],
-                "_?_:_" => {
-                    let list = Type::List(Box::new(if fold.kind == FoldKind::Map {
-                        body.clone()
-                    } else {
-                        element.clone()
-                    }));
-                    vec![of, list.clone(), list]
-                }
-                _ => vec![Type::Bool, of],
-            };
-            self.no_overload(at, function, None, &arguments);
-        }
+        self.check_fold(at, fold.kind, &element, condition, (fold.body.at, &body));
         match fold.kind {
             FoldKind::All | FoldKind::Exists | FoldKind::ExistsOne => Type::Bool,
             FoldKind::Map | FoldKind::TransformList => Type::List(Box::new(body)),
-            FoldKind::TransformMap
-            | FoldKind::TransformMapEntry
-            | FoldKind::SortBy
-            | FoldKind::OptMap
-            | FoldKind::OptFlatMap => Type::Dyn,
-            FoldKind::Filter => Type::List(Box::new(element)),
+            FoldKind::TransformMap => Type::Map(Box::new(element), Box::new(body)),
+            FoldKind::OptMap => Type::Optional(Box::new(body)),
+            FoldKind::TransformMapEntry | FoldKind::OptFlatMap => body,
+            FoldKind::Filter | FoldKind::SortBy => Type::List(Box::new(element)),
+        }
+    }
+
+    /// Checks the types of a macro's parts. cel-go expands a macro to operators and functions, which appear in its messages.
+    fn check_fold(
+        &mut self,
+        at: usize,
+        kind: FoldKind,
+        element: &Type,
+        condition: Option<Type>,
+        (place, body): (usize, &Type),
+    ) {
+        let list = |of: &Type| Type::List(Box::new(of.clone()));
+        let (condition, result) = match kind {
+            FoldKind::All | FoldKind::Exists => {
+                self.expect_bool(place, body);
+                return;
+            }
+            FoldKind::ExistsOne => (Some(body.clone()), Type::Int),
+            FoldKind::Filter => (Some(body.clone()), list(element)),
+            FoldKind::SortBy if !signatures::is_ordered(body) => {
+                self.no_overload(at, "@sortByAssociatedKeys", Some(&list(element)), &[list(body)]);
+                return;
+            }
+            FoldKind::TransformMapEntry if !matches!(body, Type::Map(..) | Type::Dyn | Type::Open) => {
+                let map = Type::Map(Box::new(Type::Dyn), Box::new(Type::Dyn));
+                self.no_overload(at, "cel.@mapInsert", None, &[map, body.clone()]);
+                return;
+            }
+            _ => (condition, list(body)),
+        };
+        if let Some(condition) = condition.filter(|of| !of.fits(&Type::Bool)) {
+            self.no_overload(at, "_?_:_", None, &[condition, result.clone(), result]);
         }
     }
 }

@@ -9,6 +9,8 @@ use std::sync::Arc;
 pub enum Type {
     /// Known only when the expression is evaluated.
     Dyn,
+    /// Not determined yet, such as the type of the elements of `[]`: it becomes the type that it meets. No result has it.
+    Open,
     /// `null`.
     Null,
     /// `bool`.
@@ -29,12 +31,18 @@ pub enum Type {
     Map(Box<Type>, Box<Type>),
     /// Objects with known fields.
     Object(&'static ObjectType),
-    /// Object with this name, whose fields the expressions of a client define.
-    Composed(&'static str, Arc<BTreeMap<String, Type>>),
+    /// Object with this name, whose fields the expressions or the schema of a client define.
+    Composed(Arc<str>, Arc<BTreeMap<String, Type>>),
     /// Objects that an expression constructs, by the name of their type.
     Message(Box<str>),
     /// Type of a type.
     Type,
+    /// Span of time.
+    Duration,
+    /// Point in time.
+    Timestamp,
+    /// Value that may be absent.
+    Optional(Box<Type>),
 }
 
 /// Name and fields of an object type.
@@ -56,14 +64,16 @@ impl Type {
     /// Whether a value of this type can be one of the other type, and if so the type of both.
     pub(super) fn unified(&self, other: &Self) -> Option<Self> {
         match (self, other) {
+            (Self::Open, other) | (other, Self::Open) => Some(other.clone()),
             (Self::Dyn, _) | (_, Self::Dyn) => Some(Self::Dyn),
             (Self::List(one), Self::List(two)) => Some(Self::List(Box::new(one.unified(two)?))),
             (Self::Map(key, value), Self::Map(other_key, other_value)) => {
                 Some(Self::Map(Box::new(key.unified(other_key)?), Box::new(value.unified(other_value)?)))
             }
-            (Self::Null, object @ Self::Object(_)) | (object @ Self::Object(_), Self::Null) => {
-                Some(object.clone())
-            }
+            (Self::Optional(one), Self::Optional(two)) => Some(Self::Optional(Box::new(one.unified(two)?))),
+            // The name says all about a type.
+            (Self::Composed(one, _), Self::Composed(two, _)) => (one == two).then(|| self.clone()),
+            (Self::Null, other) | (other, Self::Null) if other.is_nullable() => Some(other.clone()),
             (one, two) => (one == two).then(|| one.clone()),
         }
     }
@@ -73,15 +83,37 @@ impl Type {
         self.unified(expected).is_some()
     }
 
-    pub(super) fn is_number(&self) -> bool {
-        matches!(self, Self::Dyn | Self::Int | Self::Uint | Self::Double)
+    /// Returns the type of a result, in which nothing is left to determine.
+    pub(super) fn closed(self) -> Self {
+        let closed = |of: Box<Self>| Box::new(of.closed());
+        match self {
+            Self::Open => Self::Dyn,
+            Self::List(element) => Self::List(closed(element)),
+            Self::Map(key, value) => Self::Map(closed(key), closed(value)),
+            Self::Optional(value) => Self::Optional(closed(value)),
+            other => other,
+        }
+    }
+
+    /// Whether `null` is a value of the type: so cel-go says of objects, times and types of libraries.
+    fn is_nullable(&self) -> bool {
+        matches!(
+            self,
+            Self::Null
+                | Self::Object(_)
+                | Self::Composed(..)
+                | Self::Message(_)
+                | Self::Duration
+                | Self::Timestamp
+                | Self::Optional(_)
+        )
     }
 }
 
 impl fmt::Display for Type {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Dyn => f.write_str("dyn"),
+            Self::Dyn | Self::Open => f.write_str("dyn"),
             Self::Null => f.write_str("null"),
             Self::Bool => f.write_str("bool"),
             Self::Int => f.write_str("int"),
@@ -95,6 +127,9 @@ impl fmt::Display for Type {
             Self::Composed(name, _) => f.write_str(name),
             Self::Message(name) => f.write_str(name),
             Self::Type => f.write_str("type"),
+            Self::Duration => f.write_str("duration"),
+            Self::Timestamp => f.write_str("timestamp"),
+            Self::Optional(value) => write!(f, "optional_type({value})"),
         }
     }
 }

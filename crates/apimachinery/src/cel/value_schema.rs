@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 
 use super::property_name;
 use super::times::{self, Moment};
+use super::types::Type;
 use super::value::{RcCow, Val};
 use crate::schema::JsonType;
 
@@ -144,6 +145,42 @@ impl ValueSchema {
             Some(JsonType::Object) => self.additional.as_ref().is_none_or(|values| values.is_visible()),
             kind => kind.is_some(),
         }
+    }
+
+    /// Returns the type that expressions see; `None` if they do not see values of this schema. `name` is the name of an object's type.
+    pub(super) fn declared_type(&self, name: &str) -> Option<Type> {
+        if self.int_or_string {
+            return Some(Type::Dyn);
+        }
+        let schema = self.visible.as_deref().unwrap_or(self);
+        Some(match schema.kind? {
+            JsonType::Array => {
+                Type::List(Box::new(schema.items.as_ref()?.declared_type(&format!("{name}.@idx"))?))
+            }
+            JsonType::Object => match &schema.additional {
+                Some(values) => {
+                    let of = values.declared_type(&format!("{name}.@elem"))?;
+                    Type::Map(Box::new(Type::String), Box::new(of))
+                }
+                None => {
+                    let fields = schema.properties.iter().flatten().filter_map(|(field, schema)| {
+                        let identifier = property_name::escape(field)?;
+                        let of = schema.declared_type(&format!("{name}.{identifier}"))?;
+                        Some((identifier.into_owned(), of))
+                    });
+                    Type::Composed(name.into(), Arc::new(fields.collect()))
+                }
+            },
+            JsonType::String => match schema.format.as_str() {
+                "byte" => Type::Bytes,
+                "duration" => Type::Duration,
+                "date" | "date-time" => Type::Timestamp,
+                _ => Type::String,
+            },
+            JsonType::Boolean => Type::Bool,
+            JsonType::Number => Type::Double,
+            JsonType::Integer => Type::Int,
+        })
     }
 
     /// Returns the value of a field, given its escaped name, or of an entry of a map.

@@ -28,7 +28,8 @@ impl PolicyExpressions {
             let environment =
                 if has_parameters { environment.with("params", Type::Dyn) } else { environment };
             let environment = if is_message { environment } else { with_authorizer(environment) };
-            if has_variables { environment.with_variables() } else { environment }
+            let environment = if has_variables { environment.with_variables() } else { environment };
+            if kind == PolicyKind::Mutating { environment.with_patches() } else { environment }
         };
         let conditions = with_authorizer(request_environment());
         Self {
