@@ -149,7 +149,7 @@ impl Program {
         let of = type_checker::check(&root, environment).map_err(|issues| failed(text, &issues))?;
         match ConstantPatterns::new(&root) {
             Err(PatternError::Issues(issues)) => Err(failed(text, &issues)),
-            _ if of != *expected && (of != Type::Dyn || root.is_field()) => Err(mismatch.to_owned()),
+            _ if of != *expected && (of != Type::Dyn || root.has_declared_type()) => Err(mismatch.to_owned()),
             Err(PatternError::Program(why)) => Err(format!("program instantiation failed: {why}")),
             Ok(patterns) => Ok(Self { root, patterns }),
         }

@@ -135,11 +135,12 @@ impl SyntaxNode {
         self.depth
     }
 
-    /// Whether the expression is a variable or a field of one, whose type a schema declares.
-    pub(super) fn is_field(&self) -> bool {
+    /// Whether the type of the expression is certain: that of a variable, of a field of one, or of a call of `dyn`.
+    pub(super) fn has_declared_type(&self) -> bool {
         match &self.expr {
             Expr::Ident(_) => true,
-            Expr::Select { operand, test: false, .. } => operand.is_field(),
+            Expr::Select { operand, test: false, .. } => operand.has_declared_type(),
+            Expr::Call { function, target: None, .. } => function == "dyn",
             _ => false,
         }
     }

@@ -106,7 +106,10 @@ impl TypeChecker<'_> {
         let mut types = types.into_iter();
         let Some((_, mut joined)) = types.next() else { return Type::Open };
         for (at, of) in types {
-            joined = match joined.unified(&of) {
+            // `null` is a value of some types, and still a literal must not mix it with theirs.
+            let mixes_null = (joined == Type::Null) != (of == Type::Null)
+                && ![&joined, &of].into_iter().any(|of| matches!(of, Type::Dyn | Type::Open));
+            joined = match joined.unified(&of).filter(|_| !mixes_null) {
                 Some(both) => both,
                 None => {
                     if self.formats == 0 {
@@ -267,7 +270,10 @@ impl TypeChecker<'_> {
         let (element, second) = match range.clone() {
             Type::Dyn | Type::Open => (Type::Dyn, Type::Dyn),
             Type::Optional(value) if is_optional => (*value, Type::Dyn),
-            other if is_optional => (self.no_overload(at, "hasValue", Some(&other), &[]), Type::Dyn),
+            other if is_optional => {
+                self.no_overload(at, "hasValue", Some(&other), &[]);
+                (self.no_overload(at, "value", Some(&other), &[]), Type::Dyn)
+            }
             Type::List(element) if fold.second.is_some() => (Type::Int, *element),
             Type::List(element) => (*element, Type::Dyn),
             Type::Map(key, value) => (*key, *value),
@@ -291,7 +297,11 @@ impl TypeChecker<'_> {
             FoldKind::Map | FoldKind::TransformList => Type::List(Box::new(body)),
             FoldKind::TransformMap => Type::Map(Box::new(element), Box::new(body)),
             FoldKind::OptMap => Type::Optional(Box::new(body)),
-            FoldKind::TransformMapEntry | FoldKind::OptFlatMap => body,
+            FoldKind::TransformMapEntry => match body {
+                Type::Map(..) => body,
+                _ => Type::Dyn,
+            },
+            FoldKind::OptFlatMap => body,
             FoldKind::Filter | FoldKind::SortBy => Type::List(Box::new(element)),
         }
     }
@@ -322,6 +332,10 @@ impl TypeChecker<'_> {
                 self.no_overload(at, "cel.@mapInsert", None, &[map, body.clone()]);
                 return;
             }
+            FoldKind::TransformMap => {
+                (condition, Type::Map(Box::new(element.clone()), Box::new(body.clone())))
+            }
+            FoldKind::TransformMapEntry => (condition, body.clone()),
             _ => (condition, list(body)),
         };
         if let Some(condition) = condition.filter(|of| !of.fits(&Type::Bool)) {
