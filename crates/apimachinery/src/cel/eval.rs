@@ -273,6 +273,8 @@ impl<'a> Evaluator<'a, '_> {
             "namespace" => query.namespace = text(0)?,
             "name" => query.name = text(0)?,
             "serviceAccount" => query.service_account = Some((text(0)?, text(1)?)),
+            // Role-based access control does not look at selectors.
+            "fieldSelector" | "labelSelector" => drop(text(0)?),
             "check" => query.verb = text(0)?,
             _ => return Err(no_overload()),
         }

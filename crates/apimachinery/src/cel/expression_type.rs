@@ -72,10 +72,10 @@ impl Environment {
     }
 }
 
-/// Returns the type of a field with values of a type. Types of objects are not kept.
+/// Returns the type of a field with values of a type. Types of objects and optional values are not kept.
 fn field_type(of: Type) -> Type {
     match of {
-        Type::Object(_) | Type::Composed(..) | Type::Type => Type::Dyn,
+        Type::Object(_) | Type::Composed(..) | Type::Optional(_) | Type::Type => Type::Dyn,
         Type::List(element) => Type::List(Box::new(field_type(*element))),
         Type::Map(key, value) => Type::Map(Box::new(field_type(*key)), Box::new(field_type(*value))),
         other => other,
@@ -115,6 +115,7 @@ mod tests {
     fn environment() -> Environment {
         let mut environment = Environment::new(vec![("object", Type::Dyn)]).with_variables();
         environment.compose("n", Type::Int);
+        environment.compose("o", Type::Optional(Box::new(Type::Int)));
         environment.compose("l", Type::List(Box::new(Type::Type)));
         environment
     }
@@ -137,6 +138,8 @@ mod tests {
         check("object", &["string", "null_type"], "must evaluate to one of [string null_type] but got dyn");
         let of = |text: &str| expression_type(text, &environment(), &[]).unwrap();
         assert_eq!(of("variables.n"), Some(Type::Int));
+        // Optional values are not kept.
+        assert_eq!(of("variables.o"), Some(Type::Dyn));
         assert_eq!(of("variables.l"), Some(Type::List(Box::new(Type::Dyn))));
     }
 

@@ -266,6 +266,122 @@ fn rules_with_syntax_errors_are_refused() {
     expected.assert_eq(&errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"));
 }
 
+/// Recorded from kube-apiserver v1.36.3: the first line of the error of a definition with the rule.
+#[test]
+fn rules_are_checked_with_the_types_of_the_schema() {
+    let spec = json!({"type": "object", "properties": {
+        "size": {"type": "integer"}, "ratio": {"type": "number"}, "on": {"type": "boolean"}, "name": {"type": "string"},
+        "port": {"x-kubernetes-int-or-string": true}, "when": {"type": "string", "format": "date-time"},
+        "wait": {"type": "string", "format": "duration"}, "data": {"type": "string", "format": "byte"},
+        "tags": {"type": "array", "items": {"type": "string"}},
+        "items": {"type": "array", "items": {"type": "object", "properties": {"n": {"type": "integer"}}}},
+        "labels": {"type": "object", "additionalProperties": {"type": "string"}},
+        "any": {"x-kubernetes-preserve-unknown-fields": true},
+        "sub": {"type": "object", "nullable": true, "properties": {"a": {"type": "string"}}},
+        "tmpl": {"type": "object", "x-kubernetes-embedded-resource": true, "x-kubernetes-preserve-unknown-fields": true},
+    }});
+    for (rule, expected) in [
+        (
+            "self.size + self.ratio > 1",
+            "1:11: found no matching overload for '_+_' applied to '(int, double)'",
+        ),
+        ("self.port", "cel expression must evaluate to a bool"),
+        ("self.port == 'x' || self.port > 1", "ok"),
+        (
+            "self.when - self.wait > 5",
+            "1:23: found no matching overload for '_>_' applied to '(timestamp, int)'",
+        ),
+        ("self.data == 'abc'", "1:11: found no matching overload for '_==_' applied to '(bytes, string)'"),
+        ("self.tags.exists(t, t.nope)", "1:22: type 'string' does not support field selection"),
+        ("self.items.all(i, i.m > 1)", "1:20: undefined field 'm'"),
+        (
+            "self.labels.all(k, v, k == 1)",
+            "1:25: found no matching overload for '_==_' applied to '(string, int)'",
+        ),
+        ("self.any == 1", "1:5: undefined field 'any'"),
+        ("self.sub == null", "ok"),
+        ("self.size == null", "1:11: found no matching overload for '_==_' applied to '(int, null)'"),
+        ("[null, self.sub].size() == 2", "1:12: expected type 'null' but found 'selfType.sub'"),
+        ("self.tmpl.metadata.labels == 'x'", "1:19: undefined field 'labels'"),
+        ("self.tmpl.kind == 'Pod'", "ok"),
+        (
+            "self.?size.orValue('1') == 1",
+            "1:19: found no matching overload for 'orValue' applied to 'optional_type(int).(string)'",
+        ),
+        ("optional.none().orValue(true)", "ok"),
+        (
+            "self.?size.optMap(s, s + 'a').orValue(2) == 3",
+            "1:24: found no matching overload for '_+_' applied to '(int, string)'",
+        ),
+        ("(self.on ? [1] : []) == [1]", "ok"),
+        (
+            "ip(self.name) == '1.1.1.1'",
+            "1:15: found no matching overload for '_==_' applied to '(net.IP, string)'",
+        ),
+        (
+            "quantity('1') < quantity('2')",
+            "1:15: found no matching overload for '_<_' applied to '(kubernetes.Quantity, kubernetes.Quantity)'",
+        ),
+        (
+            "self.name.reverse() == 'a'",
+            "1:18: found no matching overload for 'reverse' applied to 'string.()'",
+        ),
+        ("'%s %d'.format([self.name, self.size]) == 'a'", "ok"),
+        ("[1, 'a'].size() == 2", "1:5: expected type 'int' but found 'string'"),
+        ("self.tags.transformMapEntry(i, t, {t: i})['a'] == 1", "ok"),
+        (
+            "self.labels.transformMapEntry(k, v, v) == {'a': 'b'}",
+            "1:30: found no matching overload for 'cel.@mapInsert' applied to '(map(dyn, dyn), string)'",
+        ),
+        ("self.size && true", "1:5: expected type 'bool' but found 'int'"),
+        ("self.items.exists(i, i.n)", "1:23: expected type 'bool' but found 'int'"),
+        ("nosuch(1) || nosuch2(2)", "1:7: undeclared reference to 'nosuch' (in container '')"),
+        ("duration('nope') == duration('1h')", "1:10: invalid duration argument"),
+        ("oldSelf.nope == 1", "1:8: undefined field 'nope'"),
+        ("has(self.tags.x)", "1:4: type 'list(string)' does not support field selection"),
+        ("google.protobuf.Int32Value{value: 1} == 1", "ok"),
+        (
+            "self.size.all(x, x == 1)",
+            "1:5: expression of type 'int' cannot be range of a comprehension (must be list, map, or dynamic)",
+        ),
+    ] {
+        let mut spec = spec.clone();
+        spec["x-kubernetes-validations"] = json!([{"rule": rule}]);
+        let errors = ObjectRules::check(&json!({"type": "object", "properties": {"spec": spec}}), "schema");
+        let found = errors.first().map_or("ok".to_owned(), |error| {
+            let (_, why) = error.message.split_once("}: ").expect("a text behind the rule");
+            let line = why.lines().next().unwrap_or_default();
+            line.trim_start_matches("compilation failed: ERROR: <input>:").replace("selfType1.", "selfType.")
+        });
+        assert_eq!(found, expected, "{rule}");
+    }
+}
+
+/// Recorded from kube-apiserver v1.36.3.
+#[test]
+fn an_old_value_that_may_be_absent_is_an_optional() {
+    let errors = |rule: &str| {
+        let spec = json!({"type": "object", "properties": {"size": {"type": "integer"}}, "x-kubernetes-validations": [
+            {"rule": rule, "optionalOldSelf": true, "messageExpression": "self.size"},
+        ]});
+        let errors = ObjectRules::check(&json!({"type": "object", "properties": {"spec": spec}}), "schema");
+        errors
+            .iter()
+            .map(|error| error.message.lines().next().unwrap_or_default().to_owned())
+            .collect::<Vec<_>>()
+    };
+    let [rule, flag] = &errors("oldSelf.size > 1")[..] else { panic!("two errors") };
+    assert!(
+        rule.ends_with("1:14: found no matching overload for '_>_' applied to '(optional_type(int), int)'"),
+        "{rule}"
+    );
+    assert_eq!(flag, "Invalid value: true: may not be set if oldSelf is not used in rule");
+    let [message] = &errors("!oldSelf.hasValue() || oldSelf.value().size > 1")[..] else {
+        panic!("one error")
+    };
+    assert!(message.ends_with("}: messageExpression must evaluate to a string"), "{message}");
+}
+
 #[test]
 fn defaults_fit_the_rules() {
     let integer = |default: i64, rule: &str| json!({"type": "integer", "default": default, "x-kubernetes-validations": [{"rule": rule, "message": "refused"}]});

@@ -296,7 +296,7 @@ fn keys_have_values(
     }
 }
 
-/// Checks the fields of CEL rules. The rules themselves are not compiled.
+/// Checks the fields of CEL rules. `cel` compiles the rules themselves.
 fn rules(checker: &mut StructuralChecker<'_>, schema: &Value, path: &FieldPath<'_>) {
     let convertible = LazyCell::new(|| is_convertible(schema));
     let has_line_breaks = |text: &str| text.contains(['\n', '\r']);

@@ -14,6 +14,8 @@ use crate::kinds::builtin::webhook_configuration::compilation_error;
 pub(super) struct PolicyExpressions {
     conditions: Environment,
     checks: Environment,
+    /// Those of `checks`, and the types that patches consist of.
+    mutations: Environment,
     messages: Environment,
 }
 
@@ -28,13 +30,13 @@ impl PolicyExpressions {
             let environment =
                 if has_parameters { environment.with("params", Type::Dyn) } else { environment };
             let environment = if is_message { environment } else { with_authorizer(environment) };
-            let environment = if has_variables { environment.with_variables() } else { environment };
-            if kind == PolicyKind::Mutating { environment.with_patches() } else { environment }
+            if has_variables { environment.with_variables() } else { environment }
         };
         let conditions = with_authorizer(request_environment());
         Self {
             conditions: if has_parameters { conditions.with("params", Type::Dyn) } else { conditions },
             checks: with(request_environment(), false),
+            mutations: with(request_environment(), false).with_patches(),
             messages: with(request_environment(), true),
         }
     }
@@ -51,7 +53,7 @@ impl PolicyExpressions {
             Ok(of) => (of, None),
             Err(why) => (None, Some(compilation_error(field, expression, &why))),
         };
-        for environment in [&mut self.checks, &mut self.messages] {
+        for environment in [&mut self.checks, &mut self.mutations, &mut self.messages] {
             environment.compose(name, of.clone().unwrap_or(Type::Dyn));
         }
         error
@@ -67,6 +69,12 @@ impl PolicyExpressions {
     ) -> Option<FieldError> {
         let why = expression_type(expression, &self.checks, expected).err()?;
         Some(compilation_error(field, shown, &why))
+    }
+
+    /// Compiles the expression of a mutation, whose result has the type `expected`.
+    pub(super) fn mutation(&self, expression: &str, expected: &str, field: &str) -> Option<FieldError> {
+        let why = expression_type(expression, &self.mutations, &[expected]).err()?;
+        Some(compilation_error(field, expression, &why))
     }
 
     /// Compiles the expression of a message.

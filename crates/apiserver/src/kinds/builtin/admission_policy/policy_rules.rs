@@ -296,7 +296,7 @@ fn validate_mutations(expressions: &PolicyExpressions, spec: &Value) -> Vec<Fiel
         } else if expression.is_empty() {
             errors.push(FieldError::required(field, ""));
         } else {
-            errors.extend(expressions.check(expression, expression, &[result], &field));
+            errors.extend(expressions.mutation(expression, result, &field));
         }
         for (_, other, _) in TYPES.iter().filter(|(_, other, _)| other != own && !mutation[*other].is_null())
         {
