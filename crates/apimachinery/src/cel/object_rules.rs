@@ -57,14 +57,14 @@ pub struct RuleOutcome {
 #[derive(Debug)]
 struct RuleNode {
     schema: Arc<ValueSchema>,
-    rules: Vec<Rule>,
+    rules: Vec<CompiledRule>,
     items: Option<Box<RuleNode>>,
     properties: BTreeMap<String, RuleNode>,
     additional: Option<Box<RuleNode>>,
 }
 
 #[derive(Debug)]
-struct Rule {
+struct CompiledRule {
     program: Result<Program, String>,
     /// The message, or the rule itself, for messages.
     shown: String,
@@ -262,7 +262,7 @@ fn shown_rule(rule: &Value) -> String {
         json.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026")
     };
     format!(
-        "{{\"Rule\":{},\"Message\":{},\"MessageExpression\":{},\"Reason\":{},\"FieldPath\":{},\"OptionalOldSelf\":{}}}",
+        "{{\"CompiledRule\":{},\"Message\":{},\"MessageExpression\":{},\"Reason\":{},\"FieldPath\":{},\"OptionalOldSelf\":{}}}",
         text("rule"),
         text("message"),
         text("messageExpression"),
@@ -275,7 +275,8 @@ fn shown_rule(rule: &Value) -> String {
 impl RuleNode {
     /// Reads the rules of a schema and of the schemas below it; `None` if there are none.
     fn read(source: &Value, schema: Arc<ValueSchema>) -> Option<Self> {
-        let rules: Vec<Rule> = rules_of(source).iter().filter_map(|rule| Rule::read(rule, source)).collect();
+        let rules: Vec<CompiledRule> =
+            rules_of(source).iter().filter_map(|rule| CompiledRule::read(rule, source)).collect();
         let below = |name: &str, schema: Option<&Arc<ValueSchema>>| {
             let schema = schema.filter(|schema| schema.is_visible())?;
             Self::read(&source[name], Arc::clone(schema)).map(Box::new)
@@ -300,7 +301,7 @@ impl RuleNode {
     }
 }
 
-impl Rule {
+impl CompiledRule {
     /// Reads a rule; `None` if its expression is empty.
     fn read(source: &Value, schema: &Value) -> Option<Self> {
         let text = |name: &str| source[name].as_str().unwrap_or_default();
@@ -552,7 +553,12 @@ impl RuleRun {
     }
 
     /// Reports that a rule does not hold: as a warning, if the value is unchanged.
-    fn report(&mut self, error: FieldError, rule: &Rule, place: Place<'_, '_>) -> Result<(), Stopped> {
+    fn report(
+        &mut self,
+        error: FieldError,
+        rule: &CompiledRule,
+        place: Place<'_, '_>,
+    ) -> Result<(), Stopped> {
         if rule.is_transition || !place.is_unchanged() {
             return self.push(error);
         }
@@ -594,7 +600,7 @@ fn variables<'a>(
 }
 
 /// Builds the error of a rule that does not hold. `value` is the shown value of a scalar.
-fn failure(rule: &Rule, field: String, value: Option<&str>, message: &str) -> FieldError {
+fn failure(rule: &CompiledRule, field: String, value: Option<&str>, message: &str) -> FieldError {
     let with_value = |title: &str| match value {
         Some(value) => format!("{title}: {value}"),
         None => title.to_owned(),
