@@ -262,7 +262,7 @@ fn shown_rule(rule: &Value) -> String {
         json.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026")
     };
     format!(
-        "{{\"CompiledRule\":{},\"Message\":{},\"MessageExpression\":{},\"Reason\":{},\"FieldPath\":{},\"OptionalOldSelf\":{}}}",
+        "{{\"Rule\":{},\"Message\":{},\"MessageExpression\":{},\"Reason\":{},\"FieldPath\":{},\"OptionalOldSelf\":{}}}",
         text("rule"),
         text("message"),
         text("messageExpression"),
