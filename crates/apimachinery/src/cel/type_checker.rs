@@ -48,51 +48,42 @@ impl TypeChecker<'_> {
                 if *test { Type::Bool } else { of }
             }
             Expr::And(terms) | Expr::Or(terms) => self.of_terms(terms),
-            Expr::List(elements) => {
-                let types: Vec<_> =
-                    elements.iter().map(|element| (element.at, self.of_part(element))).collect();
-                Type::List(Box::new(self.joined(types)))
-            }
-            Expr::Map(entries) => {
-                let typed = |checker: &mut Self, node: &SyntaxNode| (node.at, checker.of_part(node));
-                let (keys, values): (Vec<_>, Vec<_>) =
-                    entries.iter().map(|(key, value)| (typed(self, key), typed(self, value))).unzip();
-                Type::Map(Box::new(self.joined(keys)), Box::new(self.joined(values)))
-            }
-            Expr::Call { function, target: None, arguments }
-                if self.environment.constructs_patches && function == "jsonpatch.escapeKey" =>
-            {
-                let arguments: Vec<Type> = arguments.iter().map(|argument| self.type_of(argument)).collect();
-                match arguments.as_slice() {
-                    [key] if key.fits(&Type::String) => Type::String,
-                    _ => self.no_overload(node.at, function, None, &arguments),
-                }
-            }
+            Expr::List(elements) => self.of_list(elements),
+            Expr::Map(entries) => self.of_map(entries),
             Expr::Call { function, target: None, arguments } if function == "_?._" => {
-                let [operand, SyntaxNode { expr: Expr::Literal(Literal::String(field)), .. }] =
-                    &arguments[..]
-                else {
-                    return Type::Dyn;
-                };
-                let operand = self.type_of(operand);
-                match self.of_field(node.at, &operand, field) {
-                    of @ Type::Optional(_) if matches!(operand, Type::Optional(_)) => of,
-                    of => Type::Optional(Box::new(of)),
-                }
+                self.of_optional_field(node.at, arguments)
             }
             Expr::Call { function, target, arguments } => {
-                let is_format = function == "format";
-                self.formats += usize::from(is_format);
-                let target = target.as_ref().map(|target| self.type_of(target));
-                let types: Vec<Type> = arguments.iter().map(|argument| self.type_of(argument)).collect();
-                self.formats -= usize::from(is_format);
-                if target.is_none() {
-                    self.check_time(function, arguments);
-                }
-                self.of_call(node.at, function, target.as_ref(), &types)
+                self.of_call(node.at, function, target.as_deref(), arguments)
             }
             Expr::Fold(fold) => self.of_fold(node.at, fold),
             Expr::Message(message) => self.of_message(node.at, message),
+        }
+    }
+
+    fn of_list(&mut self, elements: &[SyntaxNode]) -> Type {
+        let types = elements.iter().map(|element| (element.at, self.of_part(element))).collect();
+        Type::List(Box::new(self.joined(types)))
+    }
+
+    fn of_map(&mut self, entries: &[(SyntaxNode, SyntaxNode)]) -> Type {
+        let (mut keys, mut values) = (Vec::new(), Vec::new());
+        for (key, value) in entries {
+            keys.push((key.at, self.of_part(key)));
+            values.push((value.at, self.of_part(value)));
+        }
+        Type::Map(Box::new(self.joined(keys)), Box::new(self.joined(values)))
+    }
+
+    /// Returns the type of `operand.?field`.
+    fn of_optional_field(&mut self, at: usize, arguments: &[SyntaxNode]) -> Type {
+        let [operand, SyntaxNode { expr: Expr::Literal(Literal::String(field)), .. }] = arguments else {
+            return Type::Dyn;
+        };
+        let operand = self.type_of(operand);
+        match self.of_field(at, &operand, field) {
+            of @ Type::Optional(_) if matches!(operand, Type::Optional(_)) => of,
+            of => Type::Optional(Box::new(of)),
         }
     }
 
@@ -246,10 +237,32 @@ impl TypeChecker<'_> {
         }
     }
 
-    fn of_call(&mut self, at: usize, function: &str, target: Option<&Type>, arguments: &[Type]) -> Type {
-        match signatures::resolve(function, target, arguments) {
+    fn of_call(
+        &mut self,
+        at: usize,
+        function: &str,
+        target: Option<&SyntaxNode>,
+        arguments: &[SyntaxNode],
+    ) -> Type {
+        let is_format = function == "format";
+        self.formats += usize::from(is_format);
+        let target_type = target.map(|target| self.type_of(target));
+        let types: Vec<Type> = arguments.iter().map(|argument| self.type_of(argument)).collect();
+        self.formats -= usize::from(is_format);
+        if target.is_none() {
+            self.check_time(function, arguments);
+        }
+        let target = target_type.as_ref();
+        // Only mutations have this function.
+        if function == "jsonpatch.escapeKey" && self.environment.constructs_patches {
+            return match types.as_slice() {
+                [key] if key.fits(&Type::String) => Type::String,
+                _ => self.no_overload(at, function, None, &types),
+            };
+        }
+        match signatures::resolve(function, target, &types) {
             Resolution::Of(of) => of,
-            Resolution::NoOverload => self.no_overload(at, function, target, arguments),
+            Resolution::NoOverload => self.no_overload(at, function, target, &types),
             Resolution::Undeclared => {
                 self.issue(at, format!("undeclared reference to '{function}' (in container '')"))
             }
