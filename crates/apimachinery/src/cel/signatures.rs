@@ -333,24 +333,24 @@ pub(super) fn resolve(function: &str, target: Option<&Type>, arguments: &[Type])
 
 #[derive(Debug)]
 struct Overload {
-    target: Option<Pattern>,
-    parameters: Vec<Pattern>,
-    result: Pattern,
+    target: Option<TypePattern>,
+    parameters: Vec<TypePattern>,
+    result: TypePattern,
 }
 
 /// A type in which letters may stand for any type.
 #[derive(Debug)]
-enum Pattern {
+enum TypePattern {
     /// Number of the letter.
     Any(usize),
-    List(Box<Pattern>),
-    Map(Box<Pattern>, Box<Pattern>),
-    Optional(Box<Pattern>),
+    List(Box<TypePattern>),
+    Map(Box<TypePattern>, Box<TypePattern>),
+    Optional(Box<TypePattern>),
     Known(Type),
 }
 
 /// Types for which the letters stand.
-type Bindings = [Option<Type>; 3];
+type TypeBindings = [Option<Type>; 3];
 
 impl Overload {
     /// Reads an overload of the table, for each type that its sign stands for.
@@ -366,20 +366,20 @@ impl Overload {
     fn read(text: &str) -> Self {
         let (call, result) = text.split_once(" -> ").expect("a result in each row of the table");
         let (target, parameters) = match call.split_once(".(") {
-            Some((target, parameters)) => (Some(Pattern::read(target)), parameters),
+            Some((target, parameters)) => (Some(TypePattern::read(target)), parameters),
             None => (None, &call[1..]),
         };
         let parameters = parameters.strip_suffix(')').expect("a closing bracket in each row of the table");
         Self {
             target,
-            parameters: parts(parameters).into_iter().map(Pattern::read).collect(),
-            result: Pattern::read(result),
+            parameters: parts(parameters).into_iter().map(TypePattern::read).collect(),
+            result: TypePattern::read(result),
         }
     }
 
     /// Returns the type of a call; `None` if the overload does not accept the types.
     fn result(&self, target: Option<&Type>, arguments: &[Type]) -> Option<Type> {
-        let mut bindings = Bindings::default();
+        let mut bindings = TypeBindings::default();
         let fits_target = match (&self.target, target) {
             (Some(pattern), Some(target)) => pattern.accepts(target, &mut bindings),
             (None, None) => true,
@@ -392,7 +392,7 @@ impl Overload {
     }
 }
 
-impl Pattern {
+impl TypePattern {
     fn read(text: &str) -> Self {
         let inner = |name: &str| text.strip_prefix(name)?.strip_prefix('(')?.strip_suffix(')');
         let boxed = |text: &str| Box::new(Self::read(text));
@@ -425,7 +425,7 @@ impl Pattern {
         })
     }
 
-    fn accepts(&self, of: &Type, bindings: &mut Bindings) -> bool {
+    fn accepts(&self, of: &Type, bindings: &mut TypeBindings) -> bool {
         match (self, of) {
             (Self::Any(letter), of) => {
                 let bound = match &bindings[*letter] {
@@ -451,7 +451,7 @@ impl Pattern {
         }
     }
 
-    fn bound(&self, bindings: &Bindings) -> Type {
+    fn bound(&self, bindings: &TypeBindings) -> Type {
         match self {
             Self::Any(letter) => bindings[*letter].clone().unwrap_or(Type::Open),
             Self::Known(of) => of.clone(),

@@ -314,7 +314,8 @@ fn a_list_that_a_new_object_lacks_has_no_owner() {
             now: "2024-01-01T00:00:00Z",
         };
         track_update(&schema, None, &mut claim, &writer, &[]);
-        claim["metadata"]["managedFields"][0]["fieldsV1"].take()
+        let claim = &claim;
+        claim["metadata"]["managedFields"][0]["fieldsV1"].clone()
     };
     assert_eq!(owned(json!({"requests": null})), Value::Null);
     let config = json!([{"opaque": {"driver": "d", "parameters": {}}}]);
