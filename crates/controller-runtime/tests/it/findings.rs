@@ -469,7 +469,7 @@ async fn an_object_that_does_not_fit_its_type_is_named_with_its_last_writer() {
     assert_eq!(
         of("unreadable-object", &findings(&manager).await),
         [
-            "Guestbook shop/bad does not fit its Rust type: .spec.theme: invalid type: integer `3`, expected a string (version 207, \
+            "Guestbook shop/bad does not fit its Rust type: .spec.theme: invalid type: integer `3`, expected a string (version 208, \
              written by kubectl-edit at 10:00:01 UTC). It is not reconciled until it changes. The other 3 objects of its kind are not \
              affected. Correct the object, or widen the type."
         ]

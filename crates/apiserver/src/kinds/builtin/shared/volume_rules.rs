@@ -11,6 +11,9 @@ use super::label_selector::invalid;
 
 const HOST_PATH_TYPES: [&str; 8] =
     ["", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket"];
+/// Returns the reasons why a name is not valid.
+type NameCheck = fn(&str) -> Vec<String>;
+
 const MALFORMED: &str = "must be valid format";
 
 /// Object that has the volume.
@@ -310,8 +313,7 @@ fn csi(source: &Value, path: &str) -> Vec<FieldError> {
         "nodePublishSecretRef",
         "nodeExpandSecretRef",
     ];
-    const RULES: [(&str, fn(&str) -> Vec<String>); 2] =
-        [("name", names::subdomain), ("namespace", names::label)];
+    const RULES: [(&str, NameCheck); 2] = [("name", names::subdomain), ("namespace", names::label)];
     let mut errors = csi_driver(text(source, "driver"), &format!("{path}.driver"));
     errors.extend(required(source, "volumeHandle", path));
     for secret in SECRETS.iter().filter(|secret| !source[**secret].is_null()) {

@@ -35,7 +35,7 @@ pub(super) fn of_container(pod: &PodRules<'_>, container: &Value, path: &str) ->
     errors.extend(seccomp(context, &path));
     if context["allowPrivilegeEscalation"] == false {
         let mut refuse = |why: &str| {
-            errors.push(FieldError::invalid(&*path, &internal_text("core.SecurityContext", context), why))
+            errors.push(FieldError::invalid(&*path, &internal_text("core.SecurityContext", context), why));
         };
         if context["privileged"] == true {
             refuse("cannot set `allowPrivilegeEscalation` to false and `privileged` to true");
