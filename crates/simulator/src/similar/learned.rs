@@ -83,12 +83,12 @@ impl Learned {
                 items.iter().zip(others).for_each(|(item, other)| self.add(item, other, &inner));
             }
             (Value::Null, _) | (_, Value::Null) => {}
-            (one, other) if one != other && !is_container(one) && !is_container(other) => {
-                if !self.leaves.insert(path.to_owned()) {
+            (one, other) => {
+                let differ = one != other && !is_container(one) && !is_container(other);
+                if differ && !self.leaves.insert(path.to_owned()) {
                     self.opaque.insert(path.to_owned());
                 }
             }
-            _ => {}
         }
     }
 }
