@@ -205,7 +205,7 @@ mod tests {
         check(
             |spec| {
                 spec["tolerations"] =
-                    json!([{"key": "l"}, {"key": "k", "effect": "NoExecute", "tolerationSeconds": 2}])
+                    json!([{"key": "l"}, {"key": "k", "effect": "NoExecute", "tolerationSeconds": 2}]);
             },
             &[],
         );
