@@ -190,11 +190,11 @@ fn an_object_of_maximum_depth_can_be_changed_deleted_and_collected() {
 }
 
 #[test]
-fn a_body_in_yaml_has_64_levels() {
+fn a_body_in_yaml_has_127_levels() {
     run(async {
         let mut service = ApiServer::start(Options::default()).service();
         define_things(&mut service).await;
-        for (depth, expected) in [(63, 201), (64, 400)] {
+        for (depth, expected) in [(126, 201), (127, 400)] {
             let deep = format!("{}1{}", "{a: ".repeat(depth), "}".repeat(depth));
             let body =
                 format!("apiVersion: example.com/v1\nkind: Thing\nmetadata: {{name: d}}\nspec: {deep}\n");

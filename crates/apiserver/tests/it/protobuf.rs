@@ -107,7 +107,7 @@ async fn builtin_kinds_lists_and_errors_are_answered_in_protobuf() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn custom_kinds_show_their_metadata_and_scale_in_protobuf_and_themselves_in_json() {
+async fn custom_kinds_show_their_metadata_in_protobuf_and_themselves_in_json() {
     let server = server_with_a_thing().await;
     let (things, a) = ("/apis/example.com/v1/things", "/apis/example.com/v1/things/a");
     for (path, accept, expected) in [
@@ -120,7 +120,7 @@ async fn custom_kinds_show_their_metadata_and_scale_in_protobuf_and_themselves_i
         (
             "/apis/example.com/v1/things/a/scale",
             PROTOBUF,
-            "200 application/vnd.kubernetes.protobuf autoscaling/v1/Scale",
+            "406 application/vnd.kubernetes.protobuf v1/Status",
         ),
         (a, "application/vnd.kubernetes.protobuf,application/json", "200 application/json -"),
         (things, PROTOBUF, "406 application/vnd.kubernetes.protobuf v1/Status"),

@@ -118,7 +118,7 @@ async fn keys_of_yaml_bodies_have_the_types_of_yaml_1_1() {
     assert_eq!(
         broken.message(),
         "the object provided is unrecognized (must be of type ConfigMap): yaml: line 1: did not find expected ',' or ']' \
-         (613a205b)"
+         (613a205b62)"
     );
 }
 
