@@ -63,6 +63,7 @@ pub fn track_update_across(
     if old.is_some() && managers.is_empty() {
         return Ok(());
     }
+    let is_creation = old.is_none();
     let without_entries;
     let old = match old {
         // Converted to other versions without entries, like `new`.
@@ -83,7 +84,7 @@ pub fn track_update_across(
     let stripped = |object: &Value| if schema.is_custom() { None } else { without_nulls(object) };
     let (old_without_nulls, without_nulls) = (stripped(old), stripped(new));
     let given = without_nulls.as_ref().unwrap_or(new);
-    let new_nulls = if schema.is_custom() { None } else { without_new_nulls(old, given) };
+    let new_nulls = if is_creation && !schema.is_custom() { without_new_nulls(old, given) } else { None };
     let given = new_nulls.as_ref().unwrap_or(given);
     if let Some(why) = check_written(schemas.ty(), given) {
         return Err(ApiError::internal(format!("failed to convert new object: {why}")));
@@ -114,8 +115,8 @@ pub(super) fn without_nulls(object: &Value) -> Option<Value> {
     Some(Value::Object(given.map(|(name, value)| (name.clone(), value.clone())).collect()))
 }
 
-/// Returns an object without the null fields of its structs that `old` lacks; `None` if it has none. Go writes such fields of an empty struct, so
-/// that they are no change. Elements of lists keep their nulls.
+/// Returns a new object without the null fields of its structs that `old`, an empty object, lacks; `None` if it has none. Go writes such fields of
+/// an empty object, so that they are no change. Elements of lists keep their nulls.
 fn without_new_nulls(old: &Value, new: &Value) -> Option<Value> {
     let fields = new.as_object().filter(|_| has_new_nulls(old, new))?;
     let given = fields.iter().filter(|(name, value)| !value.is_null() || old.get(name).is_some());
