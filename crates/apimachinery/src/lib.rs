@@ -34,8 +34,7 @@
 //! # Limitations
 //!
 //! - Data about builtin kinds and all messages are those of Kubernetes 1.36.
-//! - The types of CEL rules (`x-kubernetes-validations`) are checked when a rule is evaluated, not when it is parsed.
-//! - Expressions of `cel` that name a time zone read it from the system's database. This is the crate's only I/O.
+//! - The estimated cost of CEL rules (`x-kubernetes-validations`) is not limited; the cost of their evaluation is.
 
 #[cfg(feature = "cel")]
 pub mod cel;

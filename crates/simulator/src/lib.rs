@@ -133,8 +133,8 @@
 //! - Watches of caches break with 410 only. Reads are never outdated, except those of caches.
 //! - If the result depends on the order of requests, such as a port that the first request gets, it differs from that of the run without faults:
 //!   mask the field.
-//! - If the result depends on each state of an object, as of a counter of its changes, it differs when a fault hides a state from the
-//!   operator: mask the field.
+//! - If the operator needs each state of an object, for example to count its changes, its result differs when a fault hides a state from it:
+//!   mask the field.
 //! - Values that are computed of others, such as checksums of generated passwords, are not compared with them.
 //! - Only one process crashes at a time. The clocks of processes do not differ.
 //! - Of the API server's controllers, only the garbage collector and the protection of volumes can act late; the others act at

@@ -14,8 +14,8 @@ use super::functions::{self, Evaluated};
 use super::list_functions;
 use super::message::{self, MessageNode};
 use super::operators;
-use super::parser::{Expr, Fold, FoldKind, OPTIONAL_PART, SyntaxNode};
 use super::patterns::{self, ConstantPatterns};
+use super::syntax_tree::{Expr, Fold, FoldKind, OPTIONAL_PART, SyntaxNode};
 use super::value::{Literal, RcCow, Val};
 
 /// Cost of a query to the authorizer, as in kube-apiserver. An expression can afford two.
@@ -48,7 +48,7 @@ impl fmt::Debug for Activation<'_> {
     }
 }
 
-/// Evaluates an expression. `locals` are variables whose values are no plain JSON.
+/// Evaluates an expression. `locals` are variables with values that are no plain JSON.
 pub(super) fn evaluate<'a>(
     root: &'a SyntaxNode,
     patterns: &'a ConstantPatterns,

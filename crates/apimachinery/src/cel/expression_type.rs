@@ -16,7 +16,7 @@ const LACKING: [&str; 4] = ["base64", "cel", "math", "regex"];
 /// Beginning of an issue that this implementation has for fewer levels than cel-go.
 const NESTED_TOO_DEEP: &str = "expression recursion limit exceeded";
 
-/// Compiles an expression whose type has one of the names `expected`, or any type if there are none. The result is `None` if the expression
+/// Compiles an expression with a type of one of the names `expected`, or any type if there are none. The result is `None` if the expression
 /// contains functions that this implementation lacks, or is nested too deep for it.
 ///
 /// # Errors
@@ -57,7 +57,7 @@ pub fn expression_type(
 }
 
 impl Environment {
-    /// Adds the variable `variables`, whose fields are those of a policy. It has none yet.
+    /// Adds the variable `variables` for those of a policy. It has no fields yet.
     #[must_use]
     pub fn with_variables(self) -> Self {
         self.with(VARIABLES, Type::Composed("kubernetes.variables".into(), Arc::default()))

@@ -12,7 +12,7 @@ use serde_json::{Map, Number, Value};
 use super::cost::Cost;
 use super::evaluation_error::{EvaluationError, failed};
 use super::functions::Evaluated;
-use super::parser::SyntaxNode;
+use super::syntax_tree::SyntaxNode;
 use super::times;
 use super::types::Type;
 use super::value::Val;

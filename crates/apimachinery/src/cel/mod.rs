@@ -5,8 +5,8 @@
 //! runs for long: each step costs at least 1, and more if it compares values or reads a text. `cost` has the rules.
 //!
 //! The evaluation has all operators, macros and functions that kube-apiserver has for custom resources and policies, including optional
-//! values. The type checker knows the types of all of them (`signatures`) and the types of a schema's values (`value_schema`). What it cannot know has the
-//! type `dyn`, which fits everywhere.
+//! values. The type checker has a table of their types (`signatures`), and takes the types of an object's fields from its schema
+//! (`value_schema`). A value of unknown type has the type `dyn`, which fits everywhere.
 
 mod authorization;
 mod composition;
@@ -29,6 +29,7 @@ mod quantities;
 mod ratcheting;
 mod semantic_version;
 mod signatures;
+mod syntax_tree;
 mod text_format;
 mod text_functions;
 mod times;
@@ -53,8 +54,8 @@ pub use self::types::{ObjectType, Type};
 
 use self::cost::Cost;
 use self::evaluation_error::no_overload;
-use self::parser::{Expr, SyntaxNode};
 use self::patterns::{ConstantPatterns, PatternError};
+use self::syntax_tree::{Expr, SyntaxNode};
 use self::value::Val;
 
 /// Maximum length of an expression in characters, as in cel-go.
@@ -140,7 +141,7 @@ impl Program {
         }
     }
 
-    /// Compiles an expression whose type is `expected`, or is known only when it is evaluated. `mismatch` is the error for another type.
+    /// Compiles an expression of the type `expected`, or of a type that is known only when it is evaluated. `mismatch` is the error for another type.
     ///
     /// # Errors
     /// kube-apiserver's text for an invalid expression.

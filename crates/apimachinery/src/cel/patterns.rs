@@ -11,7 +11,7 @@ use super::Issue;
 use super::cost::Cost;
 use super::evaluation_error::{EvaluationError, failed, no_overload};
 use super::functions::Evaluated;
-use super::parser::{Expr, SyntaxNode};
+use super::syntax_tree::{Expr, SyntaxNode};
 use super::text_functions::unless_negative;
 use super::value::{Literal, Val};
 use crate::schema::pattern::{Budget, Exhausted, Pattern, Patterns};

@@ -125,7 +125,7 @@ fn invalid_date(text: &str) -> String {
     format!("parsing time {quoted} as \"2006-01-02\": cannot parse {quoted} as \"2006\"")
 }
 
-/// Builds the error of a conversion whose text or type does not fit.
+/// Builds the error of a conversion from a text or type that does not fit.
 pub(super) fn no_conversion(from: &str, to: &str) -> EvaluationError {
     failed(format!("type conversion error from '{from}' to '{to}'"))
 }

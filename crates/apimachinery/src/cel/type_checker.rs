@@ -1,8 +1,8 @@
 //! Type checking, with the messages of cel-go.
 
 use super::message::{self, MessageNode};
-use super::parser::{Expr, Fold, FoldKind, OPTIONAL_PART, SyntaxNode};
 use super::signatures::{self, Resolution};
+use super::syntax_tree::{Expr, Fold, FoldKind, OPTIONAL_PART, SyntaxNode};
 use super::types::Type;
 use super::value::{Literal, Val};
 use super::{Environment, Issue, functions, times};
@@ -32,7 +32,7 @@ struct TypeChecker<'a> {
     issues: Vec<Issue>,
     /// Issues of literals.
     literals: Vec<Issue>,
-    /// Number of surrounding calls of `format`, whose arguments may be lists of several types.
+    /// Number of surrounding calls of `format`: their arguments may be lists of several types.
     formats: usize,
 }
 

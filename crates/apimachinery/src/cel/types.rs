@@ -31,7 +31,7 @@ pub enum Type {
     Map(Box<Type>, Box<Type>),
     /// Objects with known fields.
     Object(&'static ObjectType),
-    /// Object with this name, whose fields the expressions or the schema of a client define.
+    /// Object with this name and with fields that the expressions or the schema of a client define.
     Composed(Arc<str>, Arc<BTreeMap<String, Type>>),
     /// Objects that an expression constructs, by the name of their type.
     Message(Box<str>),

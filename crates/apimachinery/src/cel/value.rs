@@ -94,9 +94,9 @@ pub(super) enum Val<'a> {
     TypedList(&'a [Value], &'a ValueSchema),
     /// An object with a schema of its fields or entries.
     TypedMap(&'a Map<String, Value>, &'a ValueSchema),
-    /// A sum whose first operand is a set or a keyed list with this schema.
+    /// A sum of which the first operand is a set or a keyed list with this schema.
     KeyedList(Rc<Vec<Val<'a>>>, &'a ValueSchema),
-    /// A value whose schema preserves unknown fields and has no type. It can only be compared.
+    /// A value with a schema that preserves unknown fields and has no type. It can only be compared.
     Preserved(&'a Value),
     /// Error about a value that does not fit its schema. It becomes the error of an operation that uses the value.
     Unusable(Rc<str>),
@@ -177,7 +177,7 @@ impl<'a> Val<'a> {
         matches!(self, Self::Map(_) | Self::JsonMap(_) | Self::TypedMap(..))
     }
 
-    /// Returns the schema of a set or of a keyed list, whose order does not count.
+    /// Returns the schema of a set or of a keyed list: the order of both does not count.
     pub(super) fn unordered(&self) -> Option<&'a ValueSchema> {
         match self {
             Self::TypedList(_, schema) | Self::KeyedList(_, schema) => {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::token_scanner::{TokenKind, TokenScanner, YamlToken};
 
-/// Maximum depth of lists and maps in a document, as of JSON.
+/// Maximum depth of lists and maps in a document. JSON has the same limit.
 pub(super) const MAX_DEPTH: usize = 127;
 
 /// Maximum number of nodes of a document, for which Go has no limit.

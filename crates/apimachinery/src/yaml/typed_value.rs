@@ -195,7 +195,7 @@ impl Conversion<'_> {
         Ok(())
     }
 
-    /// Whether a key is `<<`, whose value is a map, or a list of maps, with further fields.
+    /// Whether a key is `<<`. Its value is a map, or a list of maps, with further fields.
     fn is_merge(&self, key: NodeId) -> bool {
         match &self.document.nodes[key].content {
             NodeContent::Scalar { tag, text, is_implicit } => {

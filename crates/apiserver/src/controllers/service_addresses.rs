@@ -160,7 +160,7 @@ mod tests {
 
     const SERVICES: &str = "/api/v1/namespaces/default/services";
 
-    /// Names of the IPAddresses whose parent is the Service `s`.
+    /// Names of the IPAddresses of the Service `s`.
     fn names(server: &Running) -> Vec<String> {
         let served = server.registry().get(GROUP, "v1", PLURAL).cloned().unwrap();
         let snapshot = server.read(|store| store.snapshot(served.storage()));

@@ -474,7 +474,7 @@ fn check_allowed(call: &Call, verb: Verb) -> Result<(), ApiError> {
             None => Err(ApiError::unknown_resource()),
         };
     }
-    // Kinds whose objects are not stored have no paths of single objects.
+    // Kinds without stored objects have no paths of single objects.
     if !call.path.name.is_empty() && !resource.allows("get") && !call.served.is_custom() {
         return Err(ApiError::unknown_resource());
     }

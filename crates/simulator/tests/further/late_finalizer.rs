@@ -74,7 +74,7 @@ fn simulation(variant: Variant) -> Simulation {
         .deletes_cluster("it is deleted")
 }
 
-/// A user who deletes what was just created.
+/// A user. It deletes each object as soon as the operator has created it.
 fn short_lived(variant: Variant) -> Simulation {
     let add = move |manager: &Manager| -> Result<(), AddError> {
         let records = Records { clusters: manager.cached(), dns: FakeDns(Remote::of_this_run()), variant };

@@ -1,4 +1,4 @@
-//! Parser of paths, with the grammar of client-go, whose corners differ from other JSONPath: a bracket ends at the first `]` and a filter
+//! Parser of paths, with the grammar of client-go, which differs from other JSONPath in rare cases: a bracket ends at the first `]` and a filter
 //! at the first `)` outside of quotes; keys in brackets and the sides of a comparison are expressions of their own.
 
 use serde_json::Value;

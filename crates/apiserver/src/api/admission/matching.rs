@@ -149,7 +149,7 @@ impl MatchCriteria {
     /// conditions are not evaluated here.
     ///
     /// # Errors
-    /// 404 if the namespace, whose labels the selector needs, does not exist.
+    /// 404 if the namespace does not exist: the selector needs its labels.
     pub(super) fn matches(
         &self,
         attributes: &Attributes<'_>,

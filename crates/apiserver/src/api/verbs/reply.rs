@@ -66,7 +66,7 @@ impl Reply {
         }
     }
 
-    /// Responds to a request whose result cannot be written as YAML. An error keeps its code.
+    /// Responds to a request if its result cannot be written as YAML. An error keeps its code.
     pub(super) fn not_encoded(code: u16, why: &str) -> Self {
         let status = json!({
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": why, "code": 500,

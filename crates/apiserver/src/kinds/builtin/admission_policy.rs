@@ -89,7 +89,7 @@ mod tests {
     use super::*;
     use crate::kinds::builtin::test_helpers::check;
 
-    /// Returns a policy whose spec has these parts.
+    /// Returns a policy with these parts in its spec.
     fn policy(parts: &Value) -> Value {
         let mut spec = json!({
             "failurePolicy": "Fail", "matchConstraints": {"resourceRules": [{

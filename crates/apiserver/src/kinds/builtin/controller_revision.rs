@@ -1,4 +1,4 @@
-//! ControllerRevisions, whose data never changes.
+//! ControllerRevisions. Their data never changes.
 
 use kube_apimachinery::status::FieldError;
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! IPAddresses, whose names are addresses.
+//! IPAddresses. Their names are addresses.
 
 use kube_apimachinery::status::FieldError;
 use serde_json::Value;

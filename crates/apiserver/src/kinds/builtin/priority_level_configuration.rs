@@ -60,7 +60,7 @@ fn default_limited(limited: &mut Value) {
     });
 }
 
-/// Checks the levels whose spec cannot be changed, except for the shares of the level `exempt`.
+/// Checks the levels with a fixed spec, except for the shares of the level `exempt`.
 fn validate_fixed(name: &str, spec: &Value) -> Option<FieldError> {
     let (fixed, exception) = match name {
         "exempt" => (json!({"type": "Exempt"}), " except the 'spec.exempt' field"),

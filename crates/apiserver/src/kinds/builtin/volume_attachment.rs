@@ -1,4 +1,4 @@
-//! VolumeAttachments, whose status is reported by drivers.
+//! VolumeAttachments. Drivers report their status.
 
 use kube_apimachinery::names;
 use kube_apimachinery::status::FieldError;

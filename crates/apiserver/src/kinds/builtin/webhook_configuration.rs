@@ -238,7 +238,7 @@ pub(super) fn compilation_error(field: impl Into<String>, expression: &str, why:
     }
 }
 
-/// Validates match conditions, whose expressions `compile` compiles.
+/// Validates match conditions. `compile` compiles their expressions.
 pub(super) fn check_conditions(
     conditions: &[Value],
     field: &str,

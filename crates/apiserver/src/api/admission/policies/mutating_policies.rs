@@ -11,6 +11,7 @@ use super::compiled_policy::CompiledPolicy;
 use super::policy_binding::PolicyBinding;
 use super::policy_hooks::{PolicyHook, PolicyHooks};
 use super::policy_mutation::{MutationError, mutated};
+use super::policy_params::params_of;
 use super::{is_excluded, namespace_object};
 use crate::api::admission::changed_object::with_type;
 use crate::api::admission::expression_input::ExpressionInput;
@@ -221,14 +222,9 @@ impl MutatingPolicies {
                         }
                     },
                 };
-                let params = match (&param_kind, &binding.params) {
-                    (Some(served), Some(reference)) => {
-                        let found = reference.params(served, attributes, &self.params).await;
-                        found.map(|params| params.into_iter().map(Some).collect())
-                    }
-                    _ => Ok(vec![None]),
-                };
-                let params: Vec<Option<Value>> = match params {
+                let params =
+                    params_of(param_kind.as_deref(), binding.params.as_ref(), attributes, &self.params).await;
+                let params = match params {
                     Ok(params) => params,
                     Err(why) => {
                         failed(Some(binding), &why);

@@ -56,6 +56,21 @@ impl fmt::Display for ParamKind {
     }
 }
 
+/// Returns the parameters with which a binding is evaluated: `None` once if its policy or the binding has none.
+///
+/// # Errors
+/// As [`ParamRef::params`].
+pub(super) async fn params_of(
+    kind: Option<&ServedKind>,
+    reference: Option<&ParamRef>,
+    attributes: &Attributes<'_>,
+    converter: &Converter,
+) -> Result<Vec<Option<Value>>, String> {
+    let (Some(served), Some(reference)) = (kind, reference) else { return Ok(vec![None]) };
+    let found = reference.params(served, attributes, converter).await?;
+    Ok(found.into_iter().map(Some).collect())
+}
+
 impl ParamRef {
     /// Reads the `paramRef` of a specification, if it has one.
     pub(super) fn read(spec: &Value) -> Option<Self> {
@@ -73,7 +88,7 @@ impl ParamRef {
     ///
     /// # Errors
     /// kube-apiserver's text if the reference does not fit the scope of the kind, or nothing is found and the binding requires parameters.
-    pub(super) async fn params(
+    async fn params(
         &self,
         served: &ServedKind,
         attributes: &Attributes<'_>,

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::compiled_policy::CompiledPolicy;
 use super::policy_binding::{PolicyBinding, ValidationAction};
 use super::policy_hooks::{PolicyHook, PolicyHooks};
+use super::policy_params::params_of;
 use super::policy_validation::{ValidationDecision, ValidationOutcome, validate};
 use super::{is_excluded, namespace_object};
 use crate::api::admission::Attributes;
@@ -116,14 +117,9 @@ impl ValidatingPolicies {
                     }
                 }
             }
-            let params = match (&param_kind, &binding.params) {
-                (Some(served), Some(reference)) => {
-                    let found = reference.params(served, attributes, &self.params).await;
-                    found.map(|params| params.into_iter().map(Some).collect())
-                }
-                _ => Ok(vec![None]),
-            };
-            let params: Vec<Option<Value>> = match params {
+            let params =
+                params_of(param_kind.as_deref(), binding.params.as_ref(), attributes, &self.params).await;
+            let params = match params {
                 Ok(params) => params,
                 Err(why) => {
                     denials.extend(misconfigured(policy, Some(binding), &why));

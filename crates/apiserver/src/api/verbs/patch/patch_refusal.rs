@@ -1,4 +1,4 @@
-//! The 422 for a patch whose result cannot be decoded: it shows the patch or the patched object as Go prints it.
+//! The 422 for a patch with a result that cannot be decoded: it shows the patch or the patched object as Go prints it.
 
 use kube_apimachinery::go;
 use kube_apimachinery::go::quote;

@@ -59,7 +59,7 @@ impl PolicyExpressions {
         error
     }
 
-    /// Compiles an expression whose result has one of these types. A message shows it as `shown`.
+    /// Compiles an expression with a result of one of these types. A message shows it as `shown`.
     pub(super) fn check(
         &self,
         expression: &str,
@@ -71,7 +71,7 @@ impl PolicyExpressions {
         Some(compilation_error(field, shown, &why))
     }
 
-    /// Compiles the expression of a mutation, whose result has the type `expected`.
+    /// Compiles the expression of a mutation. Its result has the type `expected`.
     pub(super) fn mutation(&self, expression: &str, expected: &str, field: &str) -> Option<FieldError> {
         let why = expression_type(expression, &self.mutations, &[expected]).err()?;
         Some(compilation_error(field, expression, &why))

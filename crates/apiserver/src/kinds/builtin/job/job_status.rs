@@ -260,7 +260,7 @@ fn number(status: &Value, field: &str) -> i64 {
     status[field].as_i64().unwrap_or_default()
 }
 
-/// Builds an error about the conditions, whose value is not shown.
+/// Builds an error about the conditions that does not show them.
 fn refused(why: &str) -> FieldError {
     FieldError {
         reason: "FieldValueInvalid",

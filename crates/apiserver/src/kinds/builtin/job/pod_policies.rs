@@ -232,7 +232,7 @@ fn one_of(given: &str, field: String, supported: &[&str]) -> Option<FieldError> 
     (!supported.contains(&given)).then(|| FieldError::not_supported(field, given, supported))
 }
 
-/// Error for a part whose value the message leaves out.
+/// Error for a part without its value.
 fn without_value(field: &str, why: &str) -> FieldError {
     FieldError {
         reason: "FieldValueInvalid",

@@ -104,7 +104,7 @@ pub(in crate::kinds::builtin) fn csi_driver(driver: &str, field: &str) -> Vec<Fi
     errors
 }
 
-/// Checks a subdomain whose first part may be `*`.
+/// Checks a subdomain. Its first part may be `*`.
 pub(in crate::kinds::builtin) fn host_name(host: &str, field: &str) -> Vec<FieldError> {
     const WILDCARD: &str = "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, which must \
                             consist of lower case alphanumeric characters, '-' or '.' and end with an alphanumeric character \

@@ -21,7 +21,7 @@ pub(in crate::kinds::builtin) fn immutable(
         .collect()
 }
 
-/// Returns an error with the new value if a field differs whose value messages show as the internal struct `name` of kube-apiserver.
+/// Returns an error with the new value if a field differs. Messages show the value as the internal struct `name` of kube-apiserver.
 pub(in crate::kinds::builtin) fn immutable_struct(
     field: &str,
     name: &str,

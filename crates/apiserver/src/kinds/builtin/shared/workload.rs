@@ -193,7 +193,7 @@ pub(in crate::kinds::builtin) fn validate_daemon_selector(spec: &Value) -> Vec<F
     errors
 }
 
-/// Validates a ReplicationController, whose selector is a map of labels.
+/// Validates a ReplicationController. Its selector is a map of labels.
 pub(in crate::kinds::builtin) fn validate_label_map(spec: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let selector = spec["selector"].as_object().filter(|labels| !labels.is_empty());
