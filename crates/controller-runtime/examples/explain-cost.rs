@@ -35,10 +35,14 @@ type Failure = Box<dyn Error + Send + Sync>;
 
 /// Requests that run all the time, so that answers compete with reconciles.
 const BUSY: usize = 64;
+/// Streams of events that are read at the same time.
+const STREAMS: usize = 4;
 /// Answers of each path.
 const ANSWERS: usize = 200;
-/// Time of one measurement of throughput; three with streams and three without alternate.
-const MEASURED: Duration = Duration::from_secs(8);
+/// Pairs of measurements of throughput, with and without streams.
+const PAIRS: usize = 24;
+/// Time of one measurement of throughput.
+const MEASURED: Duration = Duration::from_secs(2);
 /// Ticks of `/proc/self/stat` per second.
 const TICKS: f64 = 100.0;
 
@@ -100,17 +104,27 @@ async fn main() -> Result<(), Failure> {
 }
 
 async fn measure(address: SocketAddr, runs: &AtomicU64) -> Result<(), Failure> {
-    let (mut without, mut with) = (Vec::new(), Vec::new());
-    for _ in 0..3 {
-        without.push(throughput(runs).await?);
-        let mut streams = JoinSet::new();
-        for number in 0..4 {
-            streams.spawn(async move { follow(address, number).await });
-        }
-        with.push(throughput(runs).await?);
-        streams.shutdown().await;
+    let mut ratios = Vec::new();
+    for pair in 0..PAIRS {
+        // The order alternates, so that a machine that becomes slower or faster favours neither.
+        let (with, without) = if pair % 2 == 0 {
+            let with = throughput_with_streams(address, runs).await?;
+            (with, throughput(runs).await?)
+        } else {
+            let without = throughput(runs).await?;
+            (throughput_with_streams(address, runs).await?, without)
+        };
+        println!("runs per CPU second: {without:.0}; with {STREAMS} streams of events: {with:.0}");
+        ratios.push(with / without);
     }
-    println!("runs per CPU second: {without:.0?}; with four streams of events: {with:.0?}");
+    ratios.sort_by(f64::total_cmp);
+    let at = |percent: usize| ratios[(PAIRS - 1) * percent / 100];
+    println!(
+        "with streams / without, {PAIRS} pairs: median {:.3}, quartiles {:.3} and {:.3}",
+        at(50),
+        at(25),
+        at(75)
+    );
     for path in [
         "overview",
         "controllers/example",
@@ -134,7 +148,18 @@ async fn measure(address: SocketAddr, runs: &AtomicU64) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Runs per second of CPU time, of the whole process.
+/// Runs per second of CPU time while streams are read.
+async fn throughput_with_streams(address: SocketAddr, runs: &AtomicU64) -> Result<f64, Failure> {
+    let mut streams = JoinSet::new();
+    for number in 0..STREAMS {
+        streams.spawn(async move { follow(address, number).await });
+    }
+    let measured = throughput(runs).await;
+    streams.shutdown().await;
+    measured
+}
+
+/// Runs per second of CPU time, of the whole process, which includes the readers of streams.
 async fn throughput(runs: &AtomicU64) -> Result<f64, Failure> {
     let (before, begun) = (runs.load(Relaxed), cpu_seconds()?);
     sleep(MEASURED).await;
