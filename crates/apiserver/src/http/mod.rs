@@ -9,6 +9,7 @@ pub(crate) mod deadline;
 pub(crate) mod discovery;
 pub(crate) mod dispatch;
 pub(crate) mod drain;
+mod execution;
 pub(crate) mod fault_layer;
 #[cfg_attr(not(feature = "gzip"), path = "no_gzip.rs")]
 mod gzip;
@@ -17,6 +18,7 @@ mod http_service;
 mod measure;
 mod openapi;
 mod openapi_routes;
+mod resource_request;
 mod routes;
 
 use std::sync::Arc;
