@@ -5,6 +5,7 @@ mod cache_runnable;
 mod clients;
 mod cluster;
 mod declared;
+mod election_handle;
 mod error;
 mod event_writer;
 mod explain_api;

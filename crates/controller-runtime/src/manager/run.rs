@@ -12,7 +12,7 @@ use std::{
 use futures::FutureExt;
 use kube_clock::Clock;
 use tokio::{
-    sync::{mpsc, watch},
+    sync::mpsc,
     task::JoinSet,
     time::{Instant, sleep_until},
 };
@@ -21,12 +21,13 @@ use tracing::Instrument;
 
 use super::{
     Manager, ManagerError, Shutdown,
+    election_handle::{ElectionHandle, changed},
     event_writer::{EventWriter, EventsLost},
 };
 use crate::{
     controller::SourceError,
     error::BoxError,
-    leader_election::{Candidate, CandidateContext, Leadership, Wish},
+    leader_election::Leadership,
     panics::panic_message,
     recorder::Recorder,
     runnable::{
@@ -478,64 +479,4 @@ async fn at(time: Option<Instant>) {
         Some(time) => sleep_until(time).await,
         None => pending().await,
     }
-}
-
-/// This manager's part in a leader election, if there is one.
-struct ElectionHandle {
-    candidate: JoinSet<()>,
-    leadership: Option<watch::Receiver<Leadership>>,
-    wishes: watch::Sender<Wish>,
-    /// Number of candidacies, which distinguishes each from the one before.
-    stood: u64,
-}
-
-impl ElectionHandle {
-    fn new(manager: &Manager, recorder: &Recorder, rng: fastrand::Rng, clock: Clock) -> Self {
-        let (wishes, wished) = watch::channel(Wish::Wait);
-        let mut candidate = JoinSet::new();
-        let leadership = manager.shared.election.as_ref().map(|election| {
-            let it = Candidate::new(
-                election.options.clone(),
-                CandidateContext {
-                    client: election.client.clone(),
-                    rng,
-                    clock,
-                    metrics: election.metrics.clone(),
-                    recorder: recorder.named("leader-election"),
-                    permit: Arc::clone(&election.issuer),
-                    wishes: wished,
-                },
-            );
-            let leadership = it.leadership();
-            candidate.spawn(it.run().in_current_span());
-            leadership
-        });
-        Self { candidate, leadership, wishes, stood: 0 }
-    }
-
-    fn stand(&mut self) {
-        self.stood += 1;
-        self.wishes.send_replace(Wish::Stand(self.stood));
-    }
-
-    fn step_down(&self, release: bool) {
-        self.wishes.send_replace(Wish::StepDown { release });
-    }
-
-    fn transitions(&self) -> Option<i32> {
-        match *self.leadership.as_ref()?.borrow() {
-            Leadership::Leads { transitions } => Some(transitions),
-            _ => None,
-        }
-    }
-}
-
-/// Waits for the next change. Pending without an election, and when the election has ended.
-async fn changed(leadership: &mut Option<watch::Receiver<Leadership>>) -> Leadership {
-    if let Some(leadership) = leadership
-        && leadership.changed().await.is_ok()
-    {
-        return leadership.borrow_and_update().clone();
-    }
-    pending().await
 }
