@@ -1,0 +1,168 @@
+//! The write of a run that is at fault for a violation.
+
+use serde_json::Value;
+
+use super::Action;
+use crate::truth::Change;
+
+/// Objects of a violation, by which the guilty write is looked for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) enum Suspect {
+    /// Objects or families, such as `configmaps default/page-*`, and remote systems, such as `remote cloud`.
+    About(Vec<String>),
+    /// The last call that this error names: the API server refuses it.
+    CallOf(String),
+    /// The state after the last change.
+    LastChange,
+    #[default]
+    Unknown,
+}
+
+impl Suspect {
+    /// The object that a difference between two worlds names, such as `configmaps default/page-*#2`.
+    pub(crate) fn about(name: &str) -> Self {
+        Self::about_all([name])
+    }
+
+    /// Like [`about`](Self::about), but several objects contradict each other.
+    pub(crate) fn about_all<'n>(names: impl IntoIterator<Item = &'n str>) -> Self {
+        let family = |name: &str| name.split('#').next().unwrap_or_default().to_owned();
+        Self::About(names.into_iter().map(family).collect())
+    }
+
+    /// Whether an action is a call that the error names.
+    pub(super) fn is_call(&self, action: &Action) -> bool {
+        match (self, action) {
+            (Self::CallOf(error), Action::CarriedOut { actor, name, .. }) => {
+                actor.is_operator() && error.contains(&name.to_string())
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether an action concerns it.
+    fn has(&self, action: &Action) -> bool {
+        match (self, action) {
+            (Self::About(names), Action::Committed(change)) => names.contains(&change.family.to_string()),
+            (Self::About(names), Action::CarriedOut { name: call, .. }) => names.iter().any(|name| {
+                name.strip_prefix("remote ").is_some_and(|remote| call.target == format!("at {remote}"))
+            }),
+            _ => false,
+        }
+    }
+}
+
+/// The write that is at fault for a violation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Guilty {
+    /// Place of an action that the run without faults does not have as often, or with other content.
+    Extra(usize),
+    /// Place of an action of the run without faults that the run does not have as often.
+    Missing(usize),
+    /// Place of the last action about the object of the violation.
+    Last(usize),
+}
+
+impl Guilty {
+    /// Place in the run; `None` if the action is missing there.
+    pub(crate) fn place(self) -> Option<usize> {
+        match self {
+            Self::Extra(place) | Self::Last(place) => Some(place),
+            Self::Missing(_) => None,
+        }
+    }
+}
+
+/// Finds the guilty change or effect of an operator: the first about the object of the violation that the run without faults does
+/// not have, or has with other content; or the first about it that only that run has; or the last about it. Without such an action the
+/// object does not count.
+pub(crate) fn guilty(run: &[Action], without_faults: &[Action], suspect: &Suspect) -> Option<Guilty> {
+    let last = |is_last: &dyn Fn(&Action) -> bool| {
+        run.iter().rposition(|action| label(action).is_some() && is_last(action)).map(Guilty::Last)
+    };
+    match suspect {
+        Suspect::LastChange => return last(&|_| true),
+        Suspect::CallOf(_) => {
+            return run.iter().rposition(|action| suspect.is_call(action)).map(Guilty::Last);
+        }
+        Suspect::About(_) | Suspect::Unknown => {}
+    }
+    let about = |action: &Action| label(action).filter(|_| suspect.has(action));
+    let with_content = |action: &Action| Some(format!("{} {:?}", about(action)?, content(action)));
+    let last_about = last(&|action| suspect.has(action));
+    if without_faults.is_empty() {
+        return last_about;
+    }
+    let extra = |label: &dyn Fn(&Action) -> Option<String>| {
+        first_excess(run, without_faults, label).map(Guilty::Extra)
+    };
+    let missing = |label: &dyn Fn(&Action) -> Option<String>| {
+        first_excess(without_faults, run, label).map(Guilty::Missing)
+    };
+    extra(&about)
+        .or_else(|| missing(&about))
+        .or_else(|| extra(&with_content))
+        .or(last_about)
+        .or_else(|| extra(&label))
+        .or_else(|| missing(&label))
+}
+
+/// Name of a change of an operator, or of an effect that changed a remote system, equal in all runs.
+fn label(action: &Action) -> Option<String> {
+    match action {
+        Action::Committed(change) if change.actor.is_operator() => {
+            Some(format!("{:?} {} {:?}", change.verb, change.family, change.paths()))
+        }
+        Action::CarriedOut { actor, name, changes_remote: true } if actor.is_operator() => {
+            Some(name.to_string())
+        }
+        _ => None,
+    }
+}
+
+/// Content of an object after a change, as far as two runs can have it in common.
+fn content(action: &Action) -> Option<Value> {
+    let Action::Committed(Change { after: Some(after), .. }) = action else { return None };
+    let mut content = after.whole().clone();
+    let metadata = content.get_mut("metadata").and_then(Value::as_object_mut);
+    if let Some(metadata) = metadata {
+        metadata.retain(|name, _| matches!(&**name, "labels" | "annotations" | "finalizers"));
+    }
+    Some(content)
+}
+
+/// Place of the first labelled action of `one` that `other` does not have as often: neither in all, nor up to the end of the step.
+fn first_excess(
+    one: &[Action],
+    other: &[Action],
+    label: &dyn Fn(&Action) -> Option<String>,
+) -> Option<usize> {
+    let (one, other) = (labelled(one, label), labelled(other, label));
+    let count = |all: &[Labelled], label: &str, until: usize| {
+        all.iter().filter(|known| known.label == label && known.step <= until).count()
+    };
+    let is_excess = |(number, found): &(usize, &Labelled)| {
+        let so_far = one[..=*number].iter().filter(|known| known.label == found.label).count();
+        so_far > count(&other, &found.label, found.step)
+            && count(&one, &found.label, usize::MAX) > count(&other, &found.label, usize::MAX)
+    };
+    one.iter().enumerate().find(is_excess).map(|(_, found)| found.place)
+}
+
+/// An action with a label.
+struct Labelled {
+    label: String,
+    place: usize,
+    /// Number of steps that had begun.
+    step: usize,
+}
+
+fn labelled(actions: &[Action], label: &dyn Fn(&Action) -> Option<String>) -> Vec<Labelled> {
+    let mut step = 0;
+    let mut all = Vec::new();
+    for (place, action) in actions.iter().enumerate() {
+        step += usize::from(matches!(action, Action::Step(_)));
+        all.extend(label(action).map(|label| Labelled { label, place, step }));
+    }
+    all
+}
