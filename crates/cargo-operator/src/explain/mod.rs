@@ -1,10 +1,11 @@
 //! `cargo operator explain`: why an object is not reconciled, and the state of an operator.
 //!
 //! The operator answers; this command finds it and shows its answers: [`place`] finds it, [`operator_api`] asks, [`shapes`] are the answers,
-//! [`text`] makes lines of them, [`mod@watch`] asks again, and [`retry`] lets a request run.
+//! [`text`] and [`request_text`] make lines of them, [`mod@watch`] asks again, and [`retry`] lets a request run.
 
 pub(crate) mod operator_api;
 mod place;
+mod request_text;
 pub(crate) mod retry;
 mod shapes;
 mod text;
