@@ -6,6 +6,7 @@ mod plain_type;
 mod read;
 mod scalar_scanner;
 mod scalar_style;
+mod tag_scanner;
 mod text_cursor;
 mod token_scanner;
 mod typed_value;

@@ -6,8 +6,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::scalar_scanner;
-use super::text_cursor::{TextCursor, is_blank, is_blank_or_end, is_break_or_end, is_word};
+use super::text_cursor::{TextCursor, is_blank, is_blank_or_end, is_break_or_end};
+use super::{scalar_scanner, tag_scanner};
 
 /// Characters between the start of a key and its colon.
 const KEY_LENGTH: usize = 1024;
@@ -385,7 +385,7 @@ impl<'a> TokenScanner<'a> {
         self.is_key_allowed = false;
         let line = self.cursor.line;
         self.cursor.skip();
-        let name = self.word();
+        let name = tag_scanner::word(&mut self.cursor);
         let next = self.cursor.peek();
         if name.is_empty() || !(is_blank_or_end(next) || "?:,]}%@`".contains(next)) {
             return Err(self.cursor.error("did not find expected alphabetic or numeric character"));
@@ -394,107 +394,12 @@ impl<'a> TokenScanner<'a> {
         Ok(())
     }
 
-    fn word(&mut self) -> String {
-        let mut word = String::new();
-        while is_word(self.cursor.peek()) {
-            self.cursor.read(&mut word);
-        }
-        word
-    }
-
-    /// Reads a tag: `!<uri>`, `!handle!suffix`, `!suffix` or `!` alone, which has an empty handle.
     fn tag(&mut self) -> Result<(), String> {
         self.save_key()?;
         self.is_key_allowed = false;
         let line = self.cursor.line;
-        let (handle, suffix) = if self.cursor.peek_after(1) == '<' {
-            self.cursor.skip();
-            self.cursor.skip();
-            let suffix = self.tag_uri("")?;
-            if self.cursor.peek() != '>' {
-                return Err(self.cursor.error("did not find the expected '>'"));
-            }
-            self.cursor.skip();
-            (String::new(), suffix)
-        } else {
-            let handle = self.tag_handle(false)?;
-            if handle.len() > 1 && handle.ends_with('!') {
-                let suffix = self.tag_uri("")?;
-                (handle, suffix)
-            } else {
-                match self.tag_uri(&handle)? {
-                    suffix if suffix.is_empty() => (suffix, "!".to_owned()),
-                    suffix => ("!".to_owned(), suffix),
-                }
-            }
-        };
-        if !is_blank_or_end(self.cursor.peek()) {
-            return Err(self.cursor.error("did not find expected whitespace or line break"));
-        }
+        let (handle, suffix) = tag_scanner::tag(&mut self.cursor)?;
         self.push(TokenKind::Tag { handle, suffix }, line);
-        Ok(())
-    }
-
-    fn tag_handle(&mut self, is_directive: bool) -> Result<String, String> {
-        let missing = "did not find expected '!'";
-        if self.cursor.peek() != '!' {
-            return Err(self.cursor.error(missing));
-        }
-        let mut handle = String::new();
-        self.cursor.read(&mut handle);
-        handle.push_str(&self.word());
-        if self.cursor.peek() == '!' {
-            self.cursor.read(&mut handle);
-        } else if is_directive && handle != "!" {
-            return Err(self.cursor.error(missing));
-        }
-        Ok(handle)
-    }
-
-    /// Reads the URI of a tag after a handle, of which all but the `!` belongs to the URI.
-    fn tag_uri(&mut self, handle: &str) -> Result<String, String> {
-        let mut uri: Vec<u8> = handle.bytes().skip(1).collect();
-        let mut is_tag = !handle.is_empty();
-        loop {
-            let next = self.cursor.peek();
-            if next == '%' {
-                self.uri_escapes(&mut uri)?;
-            } else if is_word(next) || ";/?:@&=+$,.!~*'()[]".contains(next) {
-                let mut buffer = [0; 4];
-                uri.extend_from_slice(next.encode_utf8(&mut buffer).as_bytes());
-                self.cursor.skip();
-            } else {
-                break;
-            }
-            is_tag = true;
-        }
-        if !is_tag {
-            return Err(self.cursor.error("did not find expected tag URI"));
-        }
-        Ok(String::from_utf8_lossy(&uri).into_owned())
-    }
-
-    /// Reads the escaped bytes of one character.
-    fn uri_escapes(&mut self, uri: &mut Vec<u8>) -> Result<(), String> {
-        let mut left = None;
-        while left != Some(0) {
-            let digit = |place: usize| self.cursor.peek_after(place).to_digit(16);
-            let (Some(high), Some(low), '%') = (digit(1), digit(2), self.cursor.peek()) else {
-                return Err(self.cursor.error("did not find URI escaped octet"));
-            };
-            let byte = u8::try_from(high << 4 | low).unwrap_or_default();
-            left = match (left, byte) {
-                (Some(left), 0x80..=0xbf) => Some(left - 1),
-                (Some(_), _) => return Err(self.cursor.error("found an incorrect trailing UTF-8 octet")),
-                (None, 0..=0x7f) => Some(0),
-                (None, 0xc0..=0xdf) => Some(1),
-                (None, 0xe0..=0xef) => Some(2),
-                (None, 0xf0..=0xf7) => Some(3),
-                (None, _) => return Err(self.cursor.error("found an incorrect leading UTF-8 octet")),
-            };
-            uri.push(byte);
-            (0..3).for_each(|_| self.cursor.skip());
-        }
         Ok(())
     }
 
@@ -504,7 +409,7 @@ impl<'a> TokenScanner<'a> {
         self.is_key_allowed = false;
         let line = self.cursor.line;
         self.cursor.skip();
-        let name = self.word();
+        let name = tag_scanner::word(&mut self.cursor);
         if name.is_empty() {
             return Err(self.cursor.error("could not find expected directive name"));
         }
@@ -512,8 +417,14 @@ impl<'a> TokenScanner<'a> {
             return Err(self.cursor.error("found unexpected non-alphabetical character"));
         }
         let kind = match name.as_str() {
-            "YAML" => self.version_directive()?,
-            "TAG" => self.tag_directive()?,
+            "YAML" => {
+                let (major, minor) = tag_scanner::version(&mut self.cursor)?;
+                TokenKind::VersionDirective { major, minor }
+            }
+            "TAG" => {
+                let (handle, prefix) = tag_scanner::tag_prefix(&mut self.cursor)?;
+                TokenKind::TagDirective { handle, prefix }
+            }
             _ => return Err(self.cursor.error("found unknown directive name")),
         };
         self.cursor.skip_blanks();
@@ -524,47 +435,5 @@ impl<'a> TokenScanner<'a> {
         self.cursor.skip_line_break();
         self.push(kind, line);
         Ok(())
-    }
-
-    fn version_directive(&mut self) -> Result<TokenKind, String> {
-        self.cursor.skip_blanks();
-        let major = self.version_number()?;
-        if self.cursor.peek() != '.' {
-            return Err(self.cursor.error("did not find expected digit or '.' character"));
-        }
-        self.cursor.skip();
-        let minor = self.version_number()?;
-        Ok(TokenKind::VersionDirective { major, minor })
-    }
-
-    fn version_number(&mut self) -> Result<u32, String> {
-        let mut number = 0;
-        let mut length = 0;
-        while let Some(digit) = self.cursor.peek().to_digit(10) {
-            length += 1;
-            if length > 2 {
-                return Err(self.cursor.error("found extremely long version number"));
-            }
-            number = number * 10 + digit;
-            self.cursor.skip();
-        }
-        if length == 0 {
-            return Err(self.cursor.error("did not find expected version number"));
-        }
-        Ok(number)
-    }
-
-    fn tag_directive(&mut self) -> Result<TokenKind, String> {
-        self.cursor.skip_blanks();
-        let handle = self.tag_handle(true)?;
-        if !is_blank(self.cursor.peek()) {
-            return Err(self.cursor.error("did not find expected whitespace"));
-        }
-        self.cursor.skip_blanks();
-        let prefix = self.tag_uri("")?;
-        if !is_blank_or_end(self.cursor.peek()) {
-            return Err(self.cursor.error("did not find expected whitespace or line break"));
-        }
-        Ok(TokenKind::TagDirective { handle, prefix })
     }
 }
