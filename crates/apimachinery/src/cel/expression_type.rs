@@ -11,9 +11,9 @@ use super::{Environment, failed, parsed, type_checker};
 
 /// Variable with the variables of a policy as its fields.
 const VARIABLES: &str = "variables";
-/// Namespaces of functions that this implementation lacks, and that some kinds of expressions have.
+/// Namespaces of functions that kube-apiserver has for some kinds of expressions, and that this implementation lacks.
 const LACKING: [&str; 4] = ["base64", "cel", "math", "regex"];
-/// Beginning of an issue that this implementation has for fewer levels than cel-go.
+/// Beginning of the issue about deep nesting. This implementation allows fewer levels than cel-go.
 const NESTED_TOO_DEEP: &str = "expression recursion limit exceeded";
 
 /// Compiles an expression with a type of one of the names `expected`, or any type if there are none. The result is `None` if the expression
@@ -57,14 +57,14 @@ pub fn expression_type(
 }
 
 impl Environment {
-    /// Adds the variable `variables` for those of a policy. It has no fields yet.
+    /// Adds the variable `variables`, whose fields are the variables of a policy. It has none yet.
     #[must_use]
     pub fn with_variables(self) -> Self {
         self.with(VARIABLES, Type::Composed("kubernetes.variables".into(), Arc::default()))
     }
 
-    /// Adds a field to the variable `variables`.
-    pub fn compose(&mut self, name: &str, of: Type) {
+    /// Adds a variable of the policy: a field of the variable `variables`.
+    pub fn add_policy_variable(&mut self, name: &str, of: Type) {
         let variables = self.variables.iter_mut().find(|(known, _)| *known == VARIABLES);
         if let Some((_, Type::Composed(_, fields))) = variables {
             Arc::make_mut(fields).insert(name.to_owned(), field_type(of));
@@ -114,9 +114,9 @@ mod tests {
 
     fn environment() -> Environment {
         let mut environment = Environment::new(vec![("object", Type::Dyn)]).with_variables();
-        environment.compose("n", Type::Int);
-        environment.compose("o", Type::Optional(Box::new(Type::Int)));
-        environment.compose("l", Type::List(Box::new(Type::Type)));
+        environment.add_policy_variable("n", Type::Int);
+        environment.add_policy_variable("o", Type::Optional(Box::new(Type::Int)));
+        environment.add_policy_variable("l", Type::List(Box::new(Type::Type)));
         environment
     }
 

@@ -201,14 +201,14 @@ impl Admission {
                     rule.mutate(attributes, object)
                 }
                 (Plugin::Mutating(plugin), object) => plugin.mutate(attributes, object).await,
-                (Plugin::MutatingPolicies(policies), object) if policies.review(attributes) => {
+                (Plugin::MutatingPolicies(policies), object) if policies.may_review(attributes) => {
                     // Boxed, because most requests have no policy and the future is large.
                     let first = first.policies.take().or_else(|| is_second.then(PolicyRound::default));
                     Box::pin(policies.mutate(attributes, object, first)).await.map(|done| {
                         round.policies = Some(done);
                     })
                 }
-                (Plugin::MutatingWebhooks(webhooks), object) if webhooks.review(attributes) => {
+                (Plugin::MutatingWebhooks(webhooks), object) if webhooks.may_review(attributes) => {
                     // Boxed, because most requests have no webhook and the future is large.
                     match first.webhooks.take() {
                         Some(first) => Box::pin(webhooks.reinvoke(attributes, object, first)).await,
@@ -230,8 +230,8 @@ impl Admission {
     /// Whether there is a mutating webhook or policy that may have to review a request.
     pub(crate) fn asks_mutators(&self, attributes: &Attributes<'_>) -> bool {
         self.plugins.iter().any(|plugin| match plugin {
-            Plugin::MutatingWebhooks(webhooks) => webhooks.review(attributes),
-            Plugin::MutatingPolicies(policies) => policies.review(attributes),
+            Plugin::MutatingWebhooks(webhooks) => webhooks.may_review(attributes),
+            Plugin::MutatingPolicies(policies) => policies.may_review(attributes),
             _ => false,
         })
     }
@@ -239,8 +239,8 @@ impl Admission {
     /// Whether there is a validating webhook or policy that may have to review a request.
     pub(crate) fn asks_validators(&self, attributes: &Attributes<'_>) -> bool {
         self.plugins.iter().any(|plugin| match plugin {
-            Plugin::ValidatingWebhooks(webhooks) => webhooks.review(attributes),
-            Plugin::ValidatingPolicies(policies) => policies.review(attributes),
+            Plugin::ValidatingWebhooks(webhooks) => webhooks.may_review(attributes),
+            Plugin::ValidatingPolicies(policies) => policies.may_review(attributes),
             _ => false,
         })
     }
@@ -260,10 +260,10 @@ impl Admission {
                     rule.validate(attributes, object)
                 }
                 (Plugin::Validating(plugin), object) => plugin.validate(attributes, object).await,
-                (Plugin::ValidatingPolicies(policies), object) if policies.review(attributes) => {
+                (Plugin::ValidatingPolicies(policies), object) if policies.may_review(attributes) => {
                     Box::pin(policies.validate(attributes, object)).await
                 }
-                (Plugin::ValidatingWebhooks(webhooks), object) if webhooks.review(attributes) => {
+                (Plugin::ValidatingWebhooks(webhooks), object) if webhooks.may_review(attributes) => {
                     Box::pin(webhooks.validate(attributes, object)).await
                 }
                 _ => continue,

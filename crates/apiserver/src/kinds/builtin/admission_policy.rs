@@ -6,12 +6,17 @@ mod policy_rules;
 use kube_apimachinery::status::FieldError;
 use serde_json::{Value, json};
 
-use policy_rules::PolicyKind;
-
 use super::builtin_kind::BuiltinKind;
 use super::shared::fields::{elements, set, text, within};
 use crate::kind::STATUS_METADATA;
 use crate::kind::resource::Resource;
+
+/// Kind of a policy or of its binding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PolicyKind {
+    Mutating,
+    Validating,
+}
 
 #[derive(Debug)]
 pub(super) struct AdmissionPolicy;
@@ -58,7 +63,7 @@ impl BuiltinKind for AdmissionPolicyBinding {
     }
 }
 
-/// Returns whether policies of a resource mutate or validate.
+/// Returns the kind of the policies or bindings of a resource.
 fn kind_of(resource: &Resource) -> PolicyKind {
     if resource.kind.starts_with("Mutating") { PolicyKind::Mutating } else { PolicyKind::Validating }
 }

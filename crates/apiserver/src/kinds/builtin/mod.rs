@@ -18,7 +18,7 @@ mod test_helpers;
 mod tests;
 
 // One module per kind.
-mod admission_policy;
+pub(crate) mod admission_policy;
 mod api_service;
 pub(crate) mod certificate_signing_request;
 mod component_status;

@@ -7,13 +7,7 @@ use super::policy_params::ParamKind;
 use crate::api::admission::expression_input::ExpressionInput;
 use crate::api::admission::match_conditions::MatchConditions;
 use crate::api::admission::matching::MatchCriteria;
-
-/// Kind of a policy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum PolicyMode {
-    Mutating,
-    Validating,
-}
+use crate::kinds::builtin::admission_policy::PolicyKind;
 
 /// A policy.
 #[derive(Debug)]
@@ -70,7 +64,7 @@ pub(super) struct OutOfBudget;
 
 impl CompiledPolicy {
     /// Parses a valid policy. An expression that cannot be parsed fails when it is evaluated. Types are checked when a policy is created.
-    pub(super) fn read(mode: PolicyMode, name: &str, policy: &Value) -> Self {
+    pub(super) fn read(kind: PolicyKind, name: &str, policy: &Value) -> Self {
         let spec = &policy["spec"];
         let list = |field: &str| spec[field].as_array().into_iter().flatten();
         let text = |owner: &Value, field: &str| owner[field].as_str().unwrap_or_default().to_owned();
@@ -96,12 +90,12 @@ impl CompiledPolicy {
                 _ => None,
             }
         };
-        let (validations, annotations, mutations) = match mode {
-            PolicyMode::Validating => {
+        let (validations, annotations, mutations) = match kind {
+            PolicyKind::Validating => {
                 let annotations = list("auditAnnotations").map(annotation).collect();
                 (list("validations").map(validation).collect(), annotations, Vec::new())
             }
-            PolicyMode::Mutating => {
+            PolicyKind::Mutating => {
                 (Vec::new(), Vec::new(), list("mutations").filter_map(mutation).collect())
             }
         };

@@ -71,7 +71,7 @@ struct Evaluation<'a> {
     policy: &'a CompiledPolicy,
     binding: &'a PolicyBinding,
     param: Option<Value>,
-    /// Place of the objects in the version of the policy.
+    /// Index of the [`MutatedVersion`] with the objects in the version of the policy.
     version: usize,
 }
 
@@ -100,7 +100,7 @@ impl MutatingPolicies {
     }
 
     /// Whether policies exist that may have to review a request. A deletion has no object to change.
-    pub(in crate::api::admission) fn review(&self, attributes: &Attributes<'_>) -> bool {
+    pub(in crate::api::admission) fn may_review(&self, attributes: &Attributes<'_>) -> bool {
         self.hooks.has_hooks() && attributes.operation != Operation::Delete && !is_excluded(attributes)
     }
 
@@ -266,7 +266,7 @@ impl MutatedVersion {
 /// Result of an evaluation.
 #[derive(Default)]
 struct Evaluated<'a> {
-    /// Whether the policy was applied, or tried: its match conditions hold, and the evaluation was due.
+    /// Whether mutations were evaluated: the match conditions hold, and the evaluation was due.
     is_evaluated: bool,
     is_changed: bool,
     failures: Vec<PolicyFailure<'a>>,

@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 
-use super::compiled_policy::{CompiledPolicy, PolicyMode};
+use super::compiled_policy::CompiledPolicy;
 use super::policy_binding::PolicyBinding;
 use crate::kind::resource::StorageKey;
+use crate::kinds::builtin::admission_policy::PolicyKind;
 use crate::state::{ClusterState, CommitObserver};
 use crate::store::{Key, TypeMeta};
 
@@ -23,7 +24,7 @@ pub(super) struct PolicyHook {
 
 /// Observer of commits that holds the compiled policies of a kind.
 pub(crate) struct PolicyHooks {
-    mode: PolicyMode,
+    kind: PolicyKind,
     policies: (StorageKey, TypeMeta),
     bindings: (StorageKey, TypeMeta),
     hooks: RwLock<Arc<[PolicyHook]>>,
@@ -43,19 +44,19 @@ struct ParsedPolicies {
 impl PolicyHooks {
     /// Creates an observer of MutatingAdmissionPolicies and their bindings.
     pub(super) fn mutating() -> Self {
-        Self::of(PolicyMode::Mutating, "mutating", "Mutating")
+        Self::of(PolicyKind::Mutating, "mutating", "Mutating")
     }
 
     /// Creates an observer of ValidatingAdmissionPolicies and their bindings.
     pub(super) fn validating() -> Self {
-        Self::of(PolicyMode::Validating, "validating", "Validating")
+        Self::of(PolicyKind::Validating, "validating", "Validating")
     }
 
-    fn of(mode: PolicyMode, plural: &str, kind: &str) -> Self {
+    fn of(kind: PolicyKind, plural: &str, prefix: &str) -> Self {
         let table = |plural: String| StorageKey { group: GROUP.to_owned(), plural };
-        let kind_of = |suffix: &str| TypeMeta::new(&format!("{GROUP}/v1"), &format!("{kind}{suffix}"));
+        let kind_of = |suffix: &str| TypeMeta::new(&format!("{GROUP}/v1"), &format!("{prefix}{suffix}"));
         Self {
-            mode,
+            kind,
             policies: (table(format!("{plural}admissionpolicies")), kind_of("AdmissionPolicy")),
             bindings: (table(format!("{plural}admissionpolicybindings")), kind_of("AdmissionPolicyBinding")),
             hooks: RwLock::new(Arc::new([])),
@@ -98,7 +99,7 @@ impl PolicyHooks {
             let known = former.policies.remove(&name).filter(|(revision, _)| *revision == stored.revision);
             let current = known.unwrap_or_else(|| {
                 let object = stored.document.to_value(&self.policies.1, stored.revision);
-                (stored.revision, Arc::new(CompiledPolicy::read(self.mode, &name, &object)))
+                (stored.revision, Arc::new(CompiledPolicy::read(self.kind, &name, &object)))
             });
             hooks.push(PolicyHook { policy: Arc::clone(&current.1), bindings });
             parsed.policies.insert(name, current);

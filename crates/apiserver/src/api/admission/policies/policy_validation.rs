@@ -19,7 +19,7 @@ pub(super) struct ValidationOutcome {
     pub(super) annotation_errors: Vec<String>,
 }
 
-/// ValidationDecision of a validation.
+/// Result of one validation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ValidationDecision {
     Admitted,

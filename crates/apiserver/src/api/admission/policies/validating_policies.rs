@@ -51,7 +51,7 @@ impl ValidatingPolicies {
     }
 
     /// Whether policies exist that may have to review a request.
-    pub(in crate::api::admission) fn review(&self, attributes: &Attributes<'_>) -> bool {
+    pub(in crate::api::admission) fn may_review(&self, attributes: &Attributes<'_>) -> bool {
         self.hooks.has_hooks() && !is_excluded(attributes)
     }
 
@@ -206,7 +206,7 @@ fn failure_annotation(binding: &PolicyBinding, expression: usize, message: &str)
     let text = format!(
         r#"[{{"message":{message},"policy":{policy},"binding":{name},"expressionIndex":{expression},"validationActions":{actions}}}]"#
     );
-    // As in Go, the text can be part of an HTML document.
+    // Like Go's encoder, so that the text can be part of an HTML document.
     text.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026")
 }
 

@@ -38,7 +38,7 @@ impl ValidatingWebhooks {
     }
 
     /// Whether webhooks exist that may have to review a request.
-    pub(in crate::api::admission) fn review(&self, attributes: &Attributes<'_>) -> bool {
+    pub(in crate::api::admission) fn may_review(&self, attributes: &Attributes<'_>) -> bool {
         self.configurations.has_webhooks() && !is_exempt(attributes)
     }
 

@@ -4,7 +4,7 @@ use kube_apimachinery::cel::{Environment, Type, expression_type};
 use kube_apimachinery::status::FieldError;
 use serde_json::Value;
 
-use super::policy_rules::PolicyKind;
+use super::PolicyKind;
 use crate::kind::match_condition::{request_environment, with_authorizer};
 use crate::kinds::builtin::shared::fields::list;
 use crate::kinds::builtin::webhook_configuration::compilation_error;
@@ -12,10 +12,13 @@ use crate::kinds::builtin::webhook_configuration::compilation_error;
 /// Variables of the expressions of one policy. Variables that the policy defines are added in their order.
 #[derive(Debug)]
 pub(super) struct PolicyExpressions {
+    /// Of match conditions.
     conditions: Environment,
-    checks: Environment,
-    /// Those of `checks`, and the types that patches consist of.
+    /// Of variables, validations and audit annotations.
+    values: Environment,
+    /// Those of `values`, and the types that patches consist of.
     mutations: Environment,
+    /// Of messages, which cannot use the authorizer.
     messages: Environment,
 }
 
@@ -25,19 +28,18 @@ impl PolicyExpressions {
         let has_parameters = !spec["paramKind"].is_null();
         // A validating policy without variables has no variable of this name.
         let has_variables = kind == PolicyKind::Mutating || !list(spec, "variables").is_empty();
-        let with = |environment: Environment, is_message: bool| {
-            // As in kube-apiserver, parameters are known in messages.
-            let environment =
-                if has_parameters { environment.with("params", Type::Dyn) } else { environment };
-            let environment = if is_message { environment } else { with_authorizer(environment) };
+        let with_parameters = |environment: Environment| {
+            if has_parameters { environment.with("params", Type::Dyn) } else { environment }
+        };
+        let with_all = |environment: Environment| {
+            let environment = with_parameters(environment);
             if has_variables { environment.with_variables() } else { environment }
         };
-        let conditions = with_authorizer(request_environment());
         Self {
-            conditions: if has_parameters { conditions.with("params", Type::Dyn) } else { conditions },
-            checks: with(request_environment(), false),
-            mutations: with(request_environment(), false).with_patches(),
-            messages: with(request_environment(), true),
+            conditions: with_parameters(with_authorizer(request_environment())),
+            values: with_all(with_authorizer(request_environment())),
+            mutations: with_all(with_authorizer(request_environment())).with_patches(),
+            messages: with_all(request_environment()),
         }
     }
 
@@ -48,26 +50,26 @@ impl PolicyExpressions {
 
     /// Compiles a variable, which later expressions can use. The type of an invalid one is unknown.
     pub(super) fn variable(&mut self, name: &str, expression: &str, field: &str) -> Option<FieldError> {
-        let of = expression_type(expression, &self.checks, &[]);
+        let of = expression_type(expression, &self.values, &[]);
         let (of, error) = match of {
             Ok(of) => (of, None),
             Err(why) => (None, Some(compilation_error(field, expression, &why))),
         };
-        for environment in [&mut self.checks, &mut self.mutations, &mut self.messages] {
-            environment.compose(name, of.clone().unwrap_or(Type::Dyn));
+        for environment in [&mut self.values, &mut self.mutations, &mut self.messages] {
+            environment.add_policy_variable(name, of.clone().unwrap_or(Type::Dyn));
         }
         error
     }
 
-    /// Compiles an expression with a result of one of these types. A message shows it as `shown`.
-    pub(super) fn check(
+    /// Compiles an expression with a value of one of these types. An error shows the expression as `shown`.
+    pub(super) fn value(
         &self,
         expression: &str,
         shown: &str,
         expected: &[&str],
         field: &str,
     ) -> Option<FieldError> {
-        let why = expression_type(expression, &self.checks, expected).err()?;
+        let why = expression_type(expression, &self.values, expected).err()?;
         Some(compilation_error(field, shown, &why))
     }
 

@@ -8,19 +8,13 @@ use kube_apimachinery::names::{self, NameRule};
 use kube_apimachinery::status::FieldError;
 use serde_json::Value;
 
+use super::PolicyKind;
 use super::policy_expressions::PolicyExpressions;
 use crate::kinds::builtin::shared::domain_checks::subdomain;
 use crate::kinds::builtin::shared::field_checks::{duplicate, invalid_text, required, supported};
 use crate::kinds::builtin::shared::fields::{list, text};
 use crate::kinds::builtin::shared::label_selector::{self, invalid};
 use crate::kinds::builtin::webhook_configuration::{check_conditions, check_rule};
-
-/// Kind of a policy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum PolicyKind {
-    Mutating,
-    Validating,
-}
 
 /// Validates a policy, or the new state of `old`.
 pub(super) fn validate_policy(kind: PolicyKind, policy: &Value, old: Option<&Value>) -> Vec<FieldError> {
@@ -60,7 +54,7 @@ pub(super) fn validate_policy(kind: PolicyKind, policy: &Value, old: Option<&Val
     match kind {
         PolicyKind::Mutating => errors.extend(validate_mutations(&expressions, spec)),
         PolicyKind::Validating => {
-            errors.extend(validate_checks(&expressions, text(&policy["metadata"], "name"), spec));
+            errors.extend(validate_validations(&expressions, text(&policy["metadata"], "name"), spec));
         }
     }
     errors
@@ -126,7 +120,7 @@ fn validate_parameter_kind(kind: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// Validates which requests match.
+/// Validates the criteria by which requests match.
 fn validate_criteria(criteria: &Value, path: &str) -> Vec<FieldError> {
     let mut errors: Vec<FieldError> =
         supported(criteria, "matchPolicy", path, &["Equivalent", "Exact"]).into_iter().collect();
@@ -177,18 +171,18 @@ fn validate_variable(expressions: &mut PolicyExpressions, variable: &Value, path
     errors
 }
 
-/// Validates the checks of a validating policy, and the annotations that it adds to audit logs.
-fn validate_checks(expressions: &PolicyExpressions, name: &str, spec: &Value) -> Vec<FieldError> {
+/// Validates the validations of a validating policy, and the annotations that it adds to audit events.
+fn validate_validations(expressions: &PolicyExpressions, name: &str, spec: &Value) -> Vec<FieldError> {
     const ANNOTATIONS: &str = "spec.auditAnnotations";
     const MAX_ANNOTATIONS: usize = 20;
-    let (checks, annotations) = (list(spec, "validations"), list(spec, "auditAnnotations"));
-    if checks.is_empty() && annotations.is_empty() {
+    let (validations, annotations) = (list(spec, "validations"), list(spec, "auditAnnotations"));
+    if validations.is_empty() && annotations.is_empty() {
         let why = "validations or auditAnnotations must contain at least one item";
         return ["spec.validations", ANNOTATIONS].map(|field| FieldError::required(field, why)).to_vec();
     }
     let mut errors = Vec::new();
-    for (index, check) in checks.iter().enumerate() {
-        errors.extend(validate_check(expressions, check, &format!("spec.validations[{index}]")));
+    for (index, validation) in validations.iter().enumerate() {
+        errors.extend(validate_validation(expressions, validation, &format!("spec.validations[{index}]")));
     }
     if annotations.len() > MAX_ANNOTATIONS {
         let why = format!("must not have more than {MAX_ANNOTATIONS} auditAnnotations");
@@ -206,17 +200,17 @@ fn validate_checks(expressions: &PolicyExpressions, name: &str, spec: &Value) ->
     errors
 }
 
-fn validate_check(expressions: &PolicyExpressions, check: &Value, path: &str) -> Vec<FieldError> {
+fn validate_validation(expressions: &PolicyExpressions, validation: &Value, path: &str) -> Vec<FieldError> {
     const REASONS: [&str; 3] = ["Forbidden", "Invalid", "RequestEntityTooLarge"];
     let mut errors = Vec::new();
-    let (expression, field) = (text(check, "expression"), format!("{path}.expression"));
+    let (expression, field) = (text(validation, "expression"), format!("{path}.expression"));
     if expression.trim().is_empty() {
         errors.push(FieldError::required(field, "expression is not specified"));
     } else {
-        errors.extend(expressions.check(expression, expression, &["bool"], &field));
+        errors.extend(expressions.value(expression, expression, &["bool"], &field));
     }
     for name in ["messageExpression", "message"] {
-        let (given, field) = (text(check, name), format!("{path}.{name}"));
+        let (given, field) = (text(validation, name), format!("{path}.{name}"));
         if given.is_empty() {
             continue;
         }
@@ -228,7 +222,7 @@ fn validate_check(expressions: &PolicyExpressions, check: &Value, path: &str) ->
             errors.push(invalid_text(field, given, "must not contain line breaks"));
         }
     }
-    errors.extend(supported(check, "reason", path, &REASONS));
+    errors.extend(supported(validation, "reason", path, &REASONS));
     errors
 }
 
@@ -240,7 +234,7 @@ fn validate_annotation(
 ) -> Vec<FieldError> {
     const MAX: usize = 5 << 10;
     let key = text(annotation, "key");
-    // The key in the log has the name of the policy as its prefix.
+    // The key in the audit event has the name of the policy as its prefix.
     let full = format!("{policy}/{key}");
     let mut errors = invalid(&format!("{path}.key"), &full, &names::qualified(&full));
     let field = format!("{path}.valueExpression");
@@ -248,7 +242,7 @@ fn validate_annotation(
     match given.trim().len() {
         0 => errors.push(FieldError::required(field, "valueExpression is not specified")),
         1..=MAX => {
-            errors.extend(expressions.check(given.trim(), given, &["string", "null_type"], &field));
+            errors.extend(expressions.value(given.trim(), given, &["string", "null_type"], &field));
         }
         _ => errors.push(FieldError::required(field, &format!("must not exceed {MAX} bytes in length"))),
     }
@@ -337,7 +331,7 @@ fn validate_parameters(parameters: &Value, path: &str) -> Vec<FieldError> {
     errors
 }
 
-/// Validates what happens if a check fails.
+/// Validates the actions of a binding: the consequences of a failed validation.
 fn validate_actions(spec: &Value) -> Vec<FieldError> {
     const FIELD: &str = "spec.validationActions";
     const ACTIONS: [&str; 3] = ["Audit", "Deny", "Warn"];
