@@ -13,4 +13,4 @@ mod typed_value;
 mod write;
 
 pub use read::{CONVERSION, read, strict_error};
-pub use write::{check, write, write_compact};
+pub use write::{check_writable, write, write_compact};

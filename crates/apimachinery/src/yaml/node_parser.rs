@@ -63,6 +63,17 @@ pub(super) fn parse(text: &str) -> Result<Option<YamlDocument>, String> {
     Ok(root.map(|root| YamlDocument { nodes: parser.nodes, root }))
 }
 
+/// Place of a node, which determines the forms that it may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum NodePlace {
+    /// The document, or an entry of a list without brackets.
+    Block,
+    /// A key or a value of a map without brackets. The entries of a list may stand in the column of its key, without a block of their own.
+    BlockMap,
+    /// Inside of brackets, where no blocks begin.
+    Flow,
+}
+
 struct NodeParser<'a> {
     scanner: TokenScanner<'a>,
     /// Prefixes of tags by their handle.
@@ -132,7 +143,7 @@ impl NodeParser<'_> {
                 | TokenKind::StreamEnd
         );
         let line = next.line;
-        let root = if is_explicit && is_empty { self.add_empty(line) } else { self.node(true, false)? };
+        let root = if is_explicit && is_empty { self.add_empty(line) } else { self.node(NodePlace::Block)? };
         // The end of the document is known at the next token.
         self.peek()?;
         Ok(Some(root))
@@ -168,8 +179,8 @@ impl NodeParser<'_> {
         Ok(())
     }
 
-    /// Parses a node. In a map, the entries of a list may stand in the column of its key, without a block of their own.
-    fn node(&mut self, is_block: bool, has_own_entries: bool) -> Result<NodeId, String> {
+    /// Parses a node.
+    fn node(&mut self, place: NodePlace) -> Result<NodeId, String> {
         if self.nodes.len() >= MAX_NODES {
             return Err(format!("exceeded {MAX_NODES} values"));
         }
@@ -196,7 +207,7 @@ impl NodeParser<'_> {
         let next = self.peek()?;
         let line = next.line;
         let content = match &next.kind {
-            TokenKind::BlockEntry if has_own_entries => self.nested(Self::own_entries)?,
+            TokenKind::BlockEntry if place == NodePlace::BlockMap => self.nested(Self::own_entries)?,
             TokenKind::Scalar { text, is_plain } => {
                 let (text, is_implicit) = (text.clone(), (tag.is_empty() && *is_plain) || tag == "!");
                 self.scanner.take();
@@ -204,8 +215,8 @@ impl NodeParser<'_> {
             }
             TokenKind::FlowListStart => self.nested(Self::flow_list)?,
             TokenKind::FlowMapStart => self.nested(Self::flow_map)?,
-            TokenKind::BlockListStart if is_block => self.nested(Self::block_list)?,
-            TokenKind::BlockMapStart if is_block => self.nested(Self::block_map)?,
+            TokenKind::BlockListStart if place != NodePlace::Flow => self.nested(Self::block_list)?,
+            TokenKind::BlockMapStart if place != NodePlace::Flow => self.nested(Self::block_map)?,
             _ if has_properties => {
                 NodeContent::Scalar { is_implicit: tag.is_empty(), tag, text: String::new() }
             }
@@ -215,7 +226,7 @@ impl NodeParser<'_> {
         Ok(id)
     }
 
-    /// Reads the anchor and the tag of a node, in any order. The tag has its line.
+    /// Reads the anchor and the tag of a node, in any order. The tag comes with its line.
     #[expect(clippy::type_complexity, reason = "both parts are optional, and used once")]
     fn properties(&mut self) -> Result<(Option<String>, Option<(String, String, usize)>), String> {
         let mut anchor = None;
@@ -235,6 +246,7 @@ impl NodeParser<'_> {
         Ok((anchor, tag))
     }
 
+    /// Returns the whole tag that a handle and a suffix stand for.
     fn resolve(&self, handle: &str, suffix: String, line: usize, start: usize) -> Result<String, String> {
         if handle.is_empty() {
             return Ok(suffix);
@@ -255,14 +267,8 @@ impl NodeParser<'_> {
     }
 
     /// Parses a node, unless one of these tokens follows, which means that it is left out.
-    fn node_unless(
-        &mut self,
-        ends: &[TokenKind],
-        is_block: bool,
-        has_own_entries: bool,
-        line: usize,
-    ) -> Result<NodeId, String> {
-        if self.is_next(ends)? { Ok(self.add_empty(line)) } else { self.node(is_block, has_own_entries) }
+    fn node_unless(&mut self, ends: &[TokenKind], place: NodePlace, line: usize) -> Result<NodeId, String> {
+        if self.is_next(ends)? { Ok(self.add_empty(line)) } else { self.node(place) }
     }
 
     fn block_list(&mut self) -> Result<NodeContent, String> {
@@ -270,7 +276,7 @@ impl NodeParser<'_> {
         let mut items = Vec::new();
         while let Some(entry) = self.take_if(&TokenKind::BlockEntry)? {
             let ends = [TokenKind::BlockEntry, TokenKind::BlockEnd];
-            items.push(self.node_unless(&ends, true, false, entry.line)?);
+            items.push(self.node_unless(&ends, NodePlace::Block, entry.line)?);
         }
         self.end_block("did not find expected '-' indicator", start)?;
         Ok(NodeContent::List(items))
@@ -281,7 +287,7 @@ impl NodeParser<'_> {
         let mut items = Vec::new();
         while let Some(entry) = self.take_if(&TokenKind::BlockEntry)? {
             let ends = [TokenKind::BlockEntry, TokenKind::Key, TokenKind::Value, TokenKind::BlockEnd];
-            items.push(self.node_unless(&ends, true, false, entry.line)?);
+            items.push(self.node_unless(&ends, NodePlace::Block, entry.line)?);
         }
         Ok(NodeContent::List(items))
     }
@@ -291,9 +297,9 @@ impl NodeParser<'_> {
         let ends = [TokenKind::Key, TokenKind::Value, TokenKind::BlockEnd];
         let mut fields = Vec::new();
         while let Some(key) = self.take_if(&TokenKind::Key)? {
-            let key = self.node_unless(&ends, true, true, key.line)?;
+            let key = self.node_unless(&ends, NodePlace::BlockMap, key.line)?;
             let value = match self.take_if(&TokenKind::Value)? {
-                Some(value) => self.node_unless(&ends, true, true, value.line)?,
+                Some(value) => self.node_unless(&ends, NodePlace::BlockMap, value.line)?,
                 None => {
                     let line = self.peek()?.line;
                     self.add_empty(line)
@@ -331,7 +337,7 @@ impl NodeParser<'_> {
                 let pair = self.nested(Self::pair)?;
                 items.push(self.add(key.line, pair));
             } else if !self.is_next(&[TokenKind::FlowListEnd])? {
-                items.push(self.node(false, false)?);
+                items.push(self.node(NodePlace::Flow)?);
             }
         }
         Ok(NodeContent::List(items))
@@ -346,7 +352,7 @@ impl NodeParser<'_> {
             let line = self.scanner.take().line;
             self.add_empty(line)
         } else {
-            self.node(false, false)?
+            self.node(NodePlace::Flow)?
         };
         let value = self.flow_value(&ends)?;
         Ok(NodeContent::Map(vec![(key, value)]))
@@ -361,11 +367,11 @@ impl NodeParser<'_> {
             if self.take_if(&TokenKind::Key)?.is_some() {
                 let line = self.peek()?.line;
                 let is_left_out = self.is_next(&ends)? || self.is_next(&[TokenKind::Value])?;
-                let key = if is_left_out { self.add_empty(line) } else { self.node(false, false)? };
+                let key = if is_left_out { self.add_empty(line) } else { self.node(NodePlace::Flow)? };
                 let value = self.flow_value(&ends)?;
                 fields.push((key, value));
             } else if !self.is_next(&[TokenKind::FlowMapEnd])? {
-                let key = self.node(false, false)?;
+                let key = self.node(NodePlace::Flow)?;
                 let line = self.peek()?.line;
                 fields.push((key, self.add_empty(line)));
             }
@@ -377,6 +383,6 @@ impl NodeParser<'_> {
     fn flow_value(&mut self, ends: &[TokenKind]) -> Result<NodeId, String> {
         let has_value = self.take_if(&TokenKind::Value)?.is_some();
         let line = self.peek()?.line;
-        if has_value { self.node_unless(ends, false, false, line) } else { Ok(self.add_empty(line)) }
+        if has_value { self.node_unless(ends, NodePlace::Flow, line) } else { Ok(self.add_empty(line)) }
     }
 }

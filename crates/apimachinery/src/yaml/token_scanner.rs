@@ -1,4 +1,4 @@
-//! Tokens of a YAML text, as libyaml, of which Go's library is a translation, divides it.
+//! Division of a YAML text into tokens, as in libyaml, of which Go's library is a translation.
 //!
 //! The indentation of blocks becomes tokens for their starts and ends. A key is known only at its colon: until then, the position of each
 //! possible key is remembered, and the tokens for the key are inserted there later. A key must be on one line, and its colon follows within

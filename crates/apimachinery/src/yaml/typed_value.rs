@@ -10,8 +10,8 @@ use super::plain_type::{self, PlainValue};
 use crate::decode::COMPLAINTS;
 use crate::go;
 
-/// Maximum size of the texts that aliases repeat.
-const ALIASED: usize = 16 << 20;
+/// Maximum size of the texts that aliases repeat, in bytes.
+const MAX_ALIASED_BYTES: usize = 16 << 20;
 /// Number of nodes up to which 99 percent of them may come from aliases, and number from which 10 percent may.
 const FEW_NODES: f64 = 400_000.0;
 const MANY_NODES: f64 = 4_000_000.0;
@@ -109,7 +109,8 @@ impl Conversion<'_> {
         let position = ((self.nodes - FEW_NODES) / (MANY_NODES - FEW_NODES)).clamp(0.0, 1.0);
         let allowed = 0.99 - 0.89 * position;
         let is_checked = self.aliased_nodes > 100.0 && self.nodes > 1000.0;
-        if (is_checked && self.aliased_nodes / self.nodes > allowed) || self.aliased_bytes > ALIASED {
+        if (is_checked && self.aliased_nodes / self.nodes > allowed) || self.aliased_bytes > MAX_ALIASED_BYTES
+        {
             return Err("document contains excessive aliasing".to_owned());
         }
         Ok(())
@@ -327,7 +328,7 @@ fn unsupported_key(key: &YamlKey, value: &Value) -> String {
     format!("unsupported map key of type: {kind}, key: {key}, value: {value}")
 }
 
-/// Formats a value as Go's `%#v`, of which this differs from JSON in the type of maps.
+/// Formats a value as Go's `%#v`. Maps have the type that the YAML library gives them, not that of the JSON decoder.
 fn shown_value(value: &Value) -> String {
     match value {
         Value::Null => "<nil>".to_owned(),

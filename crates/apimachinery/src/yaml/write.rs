@@ -24,13 +24,13 @@ pub fn write_compact(value: &Value, width: usize) -> String {
     DocumentWriter { rules: Rules::Handwritten, width }.document(value)
 }
 
-/// Returns kube-apiserver's error for a value that it cannot write as YAML.
+/// Checks that kube-apiserver can write a value as YAML.
 ///
-/// It converts JSON to YAML, and its YAML reader refuses control characters that JSON does not escape.
+/// kube-apiserver converts JSON to YAML, and its YAML reader refuses control characters that JSON does not escape.
 ///
 /// # Errors
 /// The library's message.
-pub fn check(value: &Value) -> Result<(), &'static str> {
+pub fn check_writable(value: &Value) -> Result<(), &'static str> {
     if has_control_character(value) { Err(CONTROL_CHARACTERS) } else { Ok(()) }
 }
 
@@ -394,10 +394,14 @@ mod tests {
     #[test]
     fn control_characters_are_refused() {
         for refused in ["\u{7f}", "a\u{80}", "\u{fffe}", "\u{9f}"] {
-            assert_eq!(check(&json!({"a": [{"b": refused}]})), Err(CONTROL_CHARACTERS), "{refused:?}");
-            assert!(check(&json!({"a": [{refused: 1}]})).is_err(), "{refused:?}");
+            assert_eq!(
+                check_writable(&json!({"a": [{"b": refused}]})),
+                Err(CONTROL_CHARACTERS),
+                "{refused:?}"
+            );
+            assert!(check_writable(&json!({"a": [{refused: 1}]})).is_err(), "{refused:?}");
         }
-        assert_eq!(check(&json!({"a": ["\u{1}\u{85}\n", "\u{feff}\u{1f600}"]})), Ok(()));
+        assert_eq!(check_writable(&json!({"a": ["\u{1}\u{85}\n", "\u{feff}\u{1f600}"]})), Ok(()));
     }
 
     #[test]

@@ -417,12 +417,12 @@ fn documents_are_written_as_go_writes_them() {
         let [document, expected]: [Value; 2] = serde_json::from_str(line).unwrap();
         match expected.as_str() {
             Some(expected) => {
-                assert_eq!(yaml::check(&document), Ok(()), "{line}");
+                assert_eq!(yaml::check_writable(&document), Ok(()), "{line}");
                 assert_eq!(yaml::write(&document), expected, "{line}");
             }
             None => {
                 refused += 1;
-                assert!(yaml::check(&document).is_err(), "{line}");
+                assert!(yaml::check_writable(&document).is_err(), "{line}");
             }
         }
     }

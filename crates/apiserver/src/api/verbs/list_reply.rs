@@ -154,7 +154,7 @@ impl ListEncoding {
     fn check_yaml(&self, mut items: Items) -> Result<(), &'static str> {
         let mut checked = Ok(());
         items.each(|_, stored| {
-            checked = yaml::check(&self.item(stored));
+            checked = yaml::check_writable(&self.item(stored));
             if checked.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         });
         checked

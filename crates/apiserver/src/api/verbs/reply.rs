@@ -54,7 +54,7 @@ impl Reply {
     pub(crate) fn value(code: u16, encoding: Encoding, value: &Value) -> Self {
         let bytes = match encoding {
             Encoding::Json => None,
-            Encoding::Yaml => match yaml::check(value) {
+            Encoding::Yaml => match yaml::check_writable(value) {
                 Ok(()) => Some(yaml::write(value).into_bytes()),
                 Err(why) => return Self::not_encoded(code, why),
             },
