@@ -47,11 +47,7 @@ pub static AUTHORIZER: ObjectType = ObjectType {
     name: "kubernetes.authorization.Authorizer",
     field: |name| (name == "requestResource").then_some(Type::Object(&RESOURCE_CHECK)),
 };
-pub(super) static PATH_CHECK: ObjectType = opaque("kubernetes.authorization.PathCheck");
-pub(super) static GROUP_CHECK: ObjectType = opaque("kubernetes.authorization.GroupCheck");
-pub(super) static RESOURCE_CHECK: ObjectType = opaque("kubernetes.authorization.ResourceCheck");
-pub(super) static DECISION: ObjectType = opaque("kubernetes.authorization.Decision");
-
-const fn opaque(name: &'static str) -> ObjectType {
-    ObjectType { name, field: |_| None }
-}
+pub(super) static PATH_CHECK: ObjectType = ObjectType::opaque("kubernetes.authorization.PathCheck");
+pub(super) static GROUP_CHECK: ObjectType = ObjectType::opaque("kubernetes.authorization.GroupCheck");
+pub(super) static RESOURCE_CHECK: ObjectType = ObjectType::opaque("kubernetes.authorization.ResourceCheck");
+pub(super) static DECISION: ObjectType = ObjectType::opaque("kubernetes.authorization.Decision");

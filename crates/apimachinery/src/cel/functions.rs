@@ -1,4 +1,5 @@
-//! Functions and operators: the values of those that are no functions of texts or lists. `signatures` has their types.
+//! Calls of functions, and conversions between types. Functions of texts, lists, times and other types have files of their own. `signatures`
+//! has the types of all functions.
 
 use std::rc::Rc;
 

@@ -14,9 +14,9 @@ pub(super) struct NamedFormat {
     /// Name of the function that returns the format.
     function: &'static str,
     pub(super) name: &'static str,
-    /// Returns the reasons why a text has not this format.
+    /// Returns the reasons why a text does not have this format.
     refusals: fn(&str) -> Vec<String>,
-    /// Length of a pattern that takes as long, as kube-apiserver estimates it.
+    /// Length of the format's regular expression, by which kube-apiserver estimates the cost.
     pattern_length: u64,
 }
 
@@ -69,7 +69,7 @@ pub(super) fn global<'a>(function: &str, arguments: &[Val<'a>]) -> Option<Evalua
     })
 }
 
-/// Calls `format.validate(text)`, which returns the reasons why the text has not the format, or nothing.
+/// Calls `format.validate(text)`, which returns the reasons why the text does not have the format, or nothing.
 pub(super) fn validate<'a>(
     format: &NamedFormat,
     text: &str,

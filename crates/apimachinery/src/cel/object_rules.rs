@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::ratcheting::Correlated;
-use super::rule_definitions::{check, check_defaults};
+use super::rule_definitions::{check_defaults, check_rules};
 use super::rule_run::{Place, RuleOutcome, RuleRun};
 use super::rule_tree::{RuleNode, has_rules};
 use super::value_schema::ValueSchema;
@@ -43,12 +43,12 @@ impl ObjectRules {
         // As in kube-apiserver, rules are only compiled if the defaults are valid.
         if errors.is_empty() {
             let root = |source: &Value| ValueSchema::read(source).with_object_fields();
-            check(open_api_v3_schema, place, root, None, &mut errors);
+            check_rules(open_api_v3_schema, place, root, None, &mut errors);
         }
         errors
     }
 
-    /// Returns the note that the rules are not evaluated because of these errors of the object; `None` if the errors do not prevent it.
+    /// Returns the error that says that the rules are not evaluated because of these errors of the object; `None` if they are evaluated anyway.
     #[must_use]
     pub fn unchecked(errors: &[FieldError]) -> Option<FieldError> {
         let prevents = |error: &FieldError| {

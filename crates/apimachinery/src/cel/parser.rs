@@ -34,11 +34,14 @@ const NAMESPACED: [&str; 25] = [
     "sets.intersects",
     "strings.quote",
 ];
+
 /// Names of types with a namespace, which look like fields.
 const NAMESPACED_TYPES: [&str; 4] =
     ["google.protobuf.Duration", "google.protobuf.Timestamp", "net.CIDR", "net.IP"];
+
 /// Beginning of the message about a text that is no token.
 const UNRECOGNIZED: &str = "Syntax error: token recognition error at: '";
+
 /// Whether a text can be the name of a variable.
 #[must_use]
 pub fn is_identifier(text: &str) -> bool {
@@ -54,6 +57,7 @@ pub(super) fn is_reserved(word: &str) -> bool {
 
 /// Tokens with which an expression can begin, in ANTLR's order.
 const BEGINNINGS: &str = "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}";
+
 /// Words that the grammar keeps for later. They cannot be names of variables.
 const RESERVED: [&str; 17] = [
     "as",
@@ -74,8 +78,10 @@ const RESERVED: [&str; 17] = [
     "void",
     "while",
 ];
+
 /// Words with a meaning in the grammar.
 const KEYWORDS: [&str; 4] = ["true", "false", "null", "in"];
+
 /// Binary operators by increasing precedence, with cel-go's names.
 const LEVELS: [&[(&str, &str)]; 3] = [
     &[

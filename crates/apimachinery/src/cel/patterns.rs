@@ -20,11 +20,12 @@ use crate::schema::pattern::{Budget, Exhausted, Pattern, Patterns};
 const STEPS: u64 = 30;
 /// Units for parsing one byte of a pattern.
 const PARSING: usize = 2;
-/// Units for compiling any pattern, and bytes of an automaton for which one more is paid.
+/// Units for compiling any pattern.
 const COMPILATION: usize = 100;
+/// Bytes of a compiled automaton that cost one unit.
 const COMPILED: usize = 4;
 
-/// Patterns in the text of an expression.
+/// Compiled patterns by their source, for patterns that are literals of an expression.
 #[derive(Debug, Default)]
 pub(super) struct ConstantPatterns {
     known: BTreeMap<String, Arc<Pattern>>,

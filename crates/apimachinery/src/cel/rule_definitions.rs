@@ -50,7 +50,7 @@ pub(super) fn check_defaults(source: &Value, place: &str, errors: &mut Vec<Field
 
 /// Adds the errors of the rules of a schema and of the schemas below it. `uncorrelated` is the place of a list around the schema whose
 /// elements have no counterparts in an old list.
-pub(super) fn check(
+pub(super) fn check_rules(
     source: &Value,
     place: &str,
     read: fn(&Value) -> ValueSchema,
@@ -61,7 +61,7 @@ pub(super) fn check(
         return;
     }
     if source["additionalProperties"].is_object() {
-        check(
+        check_rules(
             &source["additionalProperties"],
             &format!("{place}.additionalProperties"),
             ValueSchema::read,
@@ -70,12 +70,18 @@ pub(super) fn check(
         );
     }
     for (name, property) in source["properties"].as_object().into_iter().flatten() {
-        check(property, &format!("{place}.properties[{name}]"), ValueSchema::read, uncorrelated, errors);
+        check_rules(
+            property,
+            &format!("{place}.properties[{name}]"),
+            ValueSchema::read,
+            uncorrelated,
+            errors,
+        );
     }
     if source["items"].is_object() {
         let is_keyed = source["x-kubernetes-list-type"] == "map";
         let uncorrelated = uncorrelated.or((!is_keyed).then_some(place));
-        check(&source["items"], &format!("{place}.items"), ValueSchema::read, uncorrelated, errors);
+        check_rules(&source["items"], &format!("{place}.items"), ValueSchema::read, uncorrelated, errors);
     }
     let rules = rules_of(source);
     if rules.is_empty() {

@@ -17,11 +17,11 @@ use crate::schema;
 use crate::status::FieldError;
 
 /// Maximum length of a message that an expression makes, in bytes, as in kube-apiserver.
-const MESSAGE: usize = 5 * 1024;
+const MAX_MESSAGE: usize = 5 * 1024;
 /// Number of errors after which no further rule is evaluated.
 pub(super) const MAX_ERRORS: usize = 1000;
 /// Total size of errors, in bytes, after which no further rule is evaluated.
-const TEXT: usize = 1 << 20;
+const MAX_BYTES: usize = 1 << 20;
 const OUT_OF_BUDGET: &str =
     "validation failed due to running out of cost budget, no further validation rules will be run";
 
@@ -34,7 +34,7 @@ pub struct RuleOutcome {
     pub warnings: Vec<String>,
 }
 
-/// A value of the object, and its counterpart.
+/// A value of the object, and its counterpart in the old object.
 #[derive(Clone, Copy)]
 pub(super) struct Place<'o, 'c> {
     pub(super) value: &'o Value,
@@ -72,7 +72,7 @@ pub(super) struct Stopped;
 /// Evaluation of the rules for one object.
 pub(super) struct RuleRun {
     budget: u64,
-    /// Size of the errors so far.
+    /// Size of the errors so far, in bytes.
     bytes: usize,
     pub(super) outcome: RuleOutcome,
 }
@@ -121,6 +121,7 @@ impl RuleRun {
         Ok(())
     }
 
+    /// Evaluates the rules of a value alone.
     fn rules(&mut self, node: &RuleNode, place: Place<'_, '_>, path: &FieldPath<'_>) -> Result<(), Stopped> {
         if node.rules.is_empty() {
             return Ok(());
@@ -198,7 +199,7 @@ impl RuleRun {
         Ok(())
     }
 
-    /// Evaluates an expression, and pays for it.
+    /// Evaluates an expression, and subtracts its cost from the budget.
     fn evaluate<T>(
         &mut self,
         program: &Program,
@@ -236,7 +237,7 @@ impl RuleRun {
         };
         match self.evaluate(program, locals, text) {
             Ok(Some(text)) => {
-                let is_usable = !text.is_empty() && text.len() <= MESSAGE && !text.contains('\n');
+                let is_usable = !text.is_empty() && text.len() <= MAX_MESSAGE && !text.contains('\n');
                 Ok(is_usable.then_some(text))
             }
             Ok(None) | Err(EvaluationError::Failed(_)) => Ok(None),
@@ -277,7 +278,7 @@ impl RuleRun {
     /// Stops the run if there are too many results.
     fn count(&mut self, bytes: usize, results: usize) -> Result<(), Stopped> {
         self.bytes += bytes;
-        if results >= MAX_ERRORS || self.bytes > TEXT { Err(Stopped) } else { Ok(()) }
+        if results >= MAX_ERRORS || self.bytes > MAX_BYTES { Err(Stopped) } else { Ok(()) }
     }
 }
 

@@ -19,18 +19,21 @@ pub(super) struct RuleNode {
     pub(super) additional: Option<Box<RuleNode>>,
 }
 
+/// A rule with its compiled expressions.
 #[derive(Debug)]
 pub(super) struct CompiledRule {
     pub(super) program: Result<Program, String>,
-    /// The message, or the rule itself, for messages.
+    /// The declared message, or else the text of the rule, by which errors of the evaluation name the rule.
     pub(super) shown: String,
     pub(super) message: String,
+    /// Text and program of the expression that makes the message.
     pub(super) message_expression: Option<(String, Program)>,
     pub(super) reason: String,
     /// Path of the error below the value, such as `ports[http]`; may be empty.
     pub(super) field_path: String,
-    /// Whether the rule compares with the old value: it only applies to updates.
+    /// Whether the rule compares with the old value. It then applies to updates only.
     pub(super) is_transition: bool,
+    /// Whether `oldSelf` is an optional value, so that a rule with it applies to new values, too.
     pub(super) optional_old_self: bool,
 }
 
@@ -46,6 +49,7 @@ fn has_rules_in(schema: &Value) -> bool {
     schema.is_object() && has_rules(schema)
 }
 
+/// Returns the rules that a schema declares for its own values.
 pub(super) fn rules_of(schema: &Value) -> &[Value] {
     schema["x-kubernetes-validations"].as_array().map_or(&[], Vec::as_slice)
 }
@@ -61,8 +65,7 @@ impl RuleNode {
         };
         let mut properties = BTreeMap::new();
         for (name, property) in source["properties"].as_object().into_iter().flatten() {
-            // Not the schema that the value above sees of the field: each object has `metadata` with a name, and a definition may declare
-            // rules about it.
+            // Read from the definition, because the schema above may show another one for `metadata`, which each object has with a name.
             let schema = ValueSchema::read(property);
             if schema.is_visible()
                 && let Some(node) = Self::read(property, Arc::new(schema))

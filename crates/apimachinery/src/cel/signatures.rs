@@ -103,7 +103,7 @@ const FUNCTIONS: &[(&str, &[&str])] = &[
     ("lists.range", &["(int) -> list(int)"]),
     ("max", &["list(#).() -> #"]),
     ("min", &["list(#).() -> #"]),
-    // The list has a version of it, and texts have one that kube-apiserver leaves out.
+    // For lists only: kube-apiserver leaves out the overload for texts.
     ("reverse", &["list(A).() -> list(A)"]),
     ("sets.contains", SETS),
     ("sets.equivalent", SETS),
@@ -272,25 +272,21 @@ static OBJECTS: [&ObjectType; 11] = [
     &URL,
     &NAMED_FORMAT,
 ];
-static IP: ObjectType = opaque("net.IP");
-static CIDR: ObjectType = opaque("net.CIDR");
-static QUANTITY: ObjectType = opaque("kubernetes.Quantity");
-static SEMVER: ObjectType = opaque("kubernetes.Semver");
-static URL: ObjectType = opaque("kubernetes.URL");
-static NAMED_FORMAT: ObjectType = opaque("kubernetes.NamedFormat");
+static IP: ObjectType = ObjectType::opaque("net.IP");
+static CIDR: ObjectType = ObjectType::opaque("net.CIDR");
+static QUANTITY: ObjectType = ObjectType::opaque("kubernetes.Quantity");
+static SEMVER: ObjectType = ObjectType::opaque("kubernetes.Semver");
+static URL: ObjectType = ObjectType::opaque("kubernetes.URL");
+static NAMED_FORMAT: ObjectType = ObjectType::opaque("kubernetes.NamedFormat");
 
-/// Whether a type has no fields, and cel-go says so.
-pub(super) fn is_opaque(of: &ObjectType) -> bool {
+/// Whether cel-go refuses the selection of a field of this type with an error of its own.
+pub(super) fn refuses_selection(of: &ObjectType) -> bool {
     *of == IP || *of == CIDR
 }
 
 /// Whether a type belongs to a library of kube-apiserver.
 pub(super) fn is_of_library(of: &ObjectType) -> bool {
     OBJECTS.into_iter().any(|known| known == of)
-}
-
-const fn opaque(name: &'static str) -> ObjectType {
-    ObjectType { name, field: |_| None }
 }
 
 static TABLE: LazyLock<BTreeMap<&str, Vec<Overload>>> = LazyLock::new(|| {

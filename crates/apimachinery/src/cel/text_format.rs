@@ -8,7 +8,7 @@ use super::value::Val;
 use super::{functions, times};
 use crate::go;
 
-/// Digits after the point, if a clause does not say it.
+/// Digits after the point, unless a clause sets the precision.
 const PRECISION: usize = 6;
 /// Largest precision of a clause. Go has a limit of a million.
 const MAX_PRECISION: usize = 1_000_000;

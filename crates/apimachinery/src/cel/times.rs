@@ -16,8 +16,9 @@ use crate::go::{self, Layout};
 /// First and last second of a timestamp: the years 1 to 9999.
 const SECONDS: std::ops::RangeInclusive<i64> = -62_135_596_800..=253_402_300_799;
 
+/// Nanoseconds of a second.
 const NANOS: i128 = 1_000_000_000;
-/// A whole number of cycles of the Gregorian calendar, which has the same days after 400 years.
+/// Years of some cycles of the Gregorian calendar, which has the same days after 400 years, and their nanoseconds.
 const CYCLE_YEARS: i64 = 8000;
 const CYCLES: i128 = 20 * 146_097 * 86_400 * NANOS;
 /// Moments after this one are beyond the range of [`Timestamp`], or close to its end.

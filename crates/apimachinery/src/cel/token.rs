@@ -87,7 +87,7 @@ fn token(rest: &str) -> Scanned {
     Err(unrecognized(&first))
 }
 
-/// Returns the error for a text that ends with the first character that no token has there.
+/// Returns the error for a text that is no token. It ends with the first character at which no token goes on.
 fn unrecognized(text: &str) -> (String, usize) {
     (format!("Syntax error: token recognition error at: '{text}'"), text.len())
 }
@@ -157,7 +157,7 @@ fn quoted(rest: &str) -> Option<Scanned> {
     let inner = &body[open.len()..];
     let end = match closing(inner, open, is_raw, multiline) {
         Ok(end) => end,
-        // What can be a token without the rest is one: the prefix is a name, and two quotes are an empty text.
+        // Without the end of the text, the longest token before it counts: two quotes are an empty text, and a prefix is a name.
         Err(_) if multiline => {
             let empty = if is_bytes { Literal::Bytes(Vec::new()) } else { Literal::String(String::new()) };
             return Some(Ok((Token::Literal(empty), prefix + 2)));

@@ -206,7 +206,7 @@ impl TypeChecker<'_> {
             Type::Message(name) => message::field_type(name, field).unwrap_or(Type::Dyn),
             Type::Object(object) => match (object.field)(field) {
                 Some(of) => of,
-                None if signatures::is_opaque(object) => {
+                None if signatures::refuses_selection(object) => {
                     self.issue(at, format!("type '{}' does not support field selection", object.name))
                 }
                 // Types of libraries have functions only.

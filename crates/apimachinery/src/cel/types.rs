@@ -25,9 +25,9 @@ pub enum Type {
     String,
     /// `bytes`.
     Bytes,
-    /// Type of the elements.
+    /// List with elements of this type.
     List(Box<Type>),
-    /// Types of keys and values.
+    /// Map with keys and values of these types.
     Map(Box<Type>, Box<Type>),
     /// Objects with known fields.
     Object(&'static ObjectType),
@@ -54,6 +54,13 @@ pub struct ObjectType {
     pub field: fn(&str) -> Option<Type>,
 }
 
+impl ObjectType {
+    /// Creates a type without fields, of which values have functions only.
+    pub(super) const fn opaque(name: &'static str) -> Self {
+        Self { name, field: |_| None }
+    }
+}
+
 impl PartialEq for ObjectType {
     fn eq(&self, other: &Self) -> bool {
         self.name == other.name
@@ -71,7 +78,7 @@ impl Type {
                 Some(Self::Map(Box::new(key.unified(other_key)?), Box::new(value.unified(other_value)?)))
             }
             (Self::Optional(one), Self::Optional(two)) => Some(Self::Optional(Box::new(one.unified(two)?))),
-            // The name says all about a type.
+            // Types with one name are one type.
             (Self::Composed(one, _), Self::Composed(two, _)) => (one == two).then(|| self.clone()),
             (Self::Null, other) | (other, Self::Null) if other.is_nullable() => Some(other.clone()),
             (one, two) => (one == two).then(|| one.clone()),
@@ -95,7 +102,7 @@ impl Type {
         }
     }
 
-    /// Whether `null` is a value of the type: so cel-go says of objects, times and types of libraries.
+    /// Whether `null` is a value of the type, as cel-go defines for objects, times and types of libraries.
     fn is_nullable(&self) -> bool {
         matches!(
             self,
