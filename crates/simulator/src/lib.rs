@@ -44,9 +44,9 @@
 //! # Mental model
 //!
 //! A run consists of the operator, an embedded API server with its controllers, remote systems, other programs and a user, on one
-//! thread and in paused time. Every request, every response, every remote effect and every event of a watch stops at the border
+//! thread and in paused time. Every request, every answer, every remote effect and every event of a watch stops at the border
 //! of the process. When no task can run, the simulation lets one of them pass, and the tasks run until all are idle
-//! again. A fixed rule determines the order: the oldest response, then the oldest call, then the watch with the oldest
+//! again. A fixed rule determines the order: the oldest answer, then the oldest call, then the watch with the oldest
 //! unread event, then the garbage collector; then the next step of the user, if nothing has changed for a while; then
 //! time jumps to the next timer. A run that follows this rule is the *run without faults*.
 //!

@@ -55,9 +55,9 @@ pub(crate) enum What {
     Hold(Until),
     /// Like [`Hold`](Self::Hold), and then the watch ends with 410, so that the operator lists again and never sees the lines.
     Relist(Until),
-    /// The lines about a resource are handed over one by one.
+    /// The lines about a resource are delivered one by one.
     Apart,
-    /// Each line about a resource is handed over a second after its arrival.
+    /// Each line about a resource is delivered a second after its arrival.
     Late,
     /// The user's next step begins, and the call is carried out when that is done.
     StepBefore,
@@ -68,7 +68,7 @@ pub(crate) enum What {
     Delay,
     /// The garbage collector acts between the call and its answer. Without a fault it acts last.
     CollectAfter,
-    /// Requests, responses and events between the process and the world wait for this many seconds.
+    /// Requests, answers and events between the process and the world wait for this many seconds.
     Pause(u32),
     /// Like [`Pause`](Self::Pause) for longer than a lease, and the call is carried out afterwards even if its process has died.
     CutOff,
@@ -76,12 +76,12 @@ pub(crate) enum What {
     Shuffle,
 }
 
-/// How long the lines about a resource are held back. Afterwards they are handed over as one chunk.
+/// How long the lines about a resource are held back. Afterwards they are delivered as one chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Until {
     /// Another line about the resource has arrived.
     NextEvent,
-    /// Lines about another resource were handed over.
+    /// Lines about another resource were delivered.
     OtherEvents,
     /// That many reconciles have ended.
     Reconciles(u32),

@@ -37,11 +37,11 @@ pub(crate) enum Action {
     },
     /// A call was refused.
     Refused { actor: Actor, name: Arc<CallName>, how: String },
-    /// An answer was handed over.
+    /// An answer was delivered to its caller.
     Answered { actor: Actor, name: Arc<CallName> },
     /// A connection broke before the answer.
     AnswerLost { actor: Actor, name: Arc<CallName> },
-    /// Lines of a watch were handed over.
+    /// Lines of a watch were delivered to their process.
     Delivered { actor: Actor, name: Arc<CallName>, lines: Arc<[String]> },
     /// A reconcile began.
     ReconcileBegan { actor: Actor, label: String },
@@ -51,7 +51,7 @@ pub(crate) enum Action {
     Released { actor: Actor, stream: String },
     /// The watches of a stream end with 410, so that the process must list the resource again.
     Expired { actor: Actor, stream: String },
-    /// From now on requests, responses and events between a process and the world wait.
+    /// From now on requests, answers and events between a process and the world wait.
     Paused { actor: Actor, duration: Duration },
     /// The pause is over.
     Resumed { actor: Actor },

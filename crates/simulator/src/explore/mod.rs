@@ -96,7 +96,7 @@ impl Explore {
         Self { strategies: vec![strategy], budget: BUDGET, depth: 1 }
     }
 
-    /// The operator crashes before its first write, and after each write that changes something, before it receives the response. It
+    /// The operator crashes before its first write, and after each write that changes something, before it receives the answer. It
     /// is started again at once, and in other runs after the user's next step. It also crashes while nothing changes after a step.
     pub fn crashes() -> Self {
         Self::only(Strategy::Crashes)
@@ -116,14 +116,14 @@ impl Explore {
         Self::only(Strategy::Unobserved)
     }
 
-    /// The garbage collector, which otherwise acts last, acts between a write and its response; actions that are possible at the same
+    /// The garbage collector, which otherwise acts last, acts between a write and its answer; actions that are possible at the same
     /// moment happen in random orders; and a write is carried out only when other reconciles of its step have written. Events of a watch
     /// do not overtake each other.
     pub fn order() -> Self {
         Self::only(Strategy::Order)
     }
 
-    /// Each write that changes something is carried out, and the connection breaks before the response. In other runs the retry
+    /// Each write that changes something is carried out, and the connection breaks before the answer. In other runs the retry
     /// also comes before the watch reports the write.
     pub fn lost_answers() -> Self {
         Self::only(Strategy::LostAnswers)
@@ -148,7 +148,7 @@ impl Explore {
         Self::only(Strategy::Failovers)
     }
 
-    /// Requests, responses and watch events of the operator are held back for 11, 16 and 61 virtual seconds from a write on. Its
+    /// Requests, answers and watch events of the operator are held back for 11, 16 and 61 virtual seconds from a write on. Its
     /// timers run.
     pub fn pauses() -> Self {
         Self::only(Strategy::Pauses)

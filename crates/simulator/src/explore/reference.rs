@@ -1,4 +1,4 @@
-//! The run without faults, by which others are judged.
+//! The run without faults, by which other runs are judged.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

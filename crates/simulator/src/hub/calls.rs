@@ -28,7 +28,7 @@ pub(super) enum Phase {
     Carried(Answer),
 }
 
-/// Carries a call out, or refuses it. The future completes with the function that hands the answer over.
+/// Carries a call out, or refuses it. The future completes with the function that delivers the answer.
 pub(crate) type Work = Box<dyn FnOnce(Order) -> Working + Send>;
 
 /// A call that is being carried out.
@@ -42,7 +42,7 @@ pub(crate) enum Order {
     Refuse,
 }
 
-/// Hands an answer to the caller: the one of the server, or a failure instead.
+/// Delivers an answer to the caller: the one of the server, or a failure instead.
 pub(crate) type Answer = Box<dyn FnOnce(CallResult) + Send>;
 
 /// Result that the caller of a call receives.

@@ -52,9 +52,9 @@ struct HubState {
     held: BTreeSet<Arc<str>>,
     /// Lines from which on a stream is held.
     armed: Vec<(String, u32)>,
-    /// Streams with lines that are handed over one by one.
+    /// Streams with lines that are delivered one by one.
     apart: BTreeSet<Arc<str>>,
-    /// Streams with lines that are handed over late.
+    /// Streams with lines that are delivered late.
     late: BTreeSet<Arc<str>>,
     /// Seed of the order of actions, and number of actions chosen; `None` for the fixed order.
     shuffled: Option<(u64, u64)>,
@@ -73,9 +73,9 @@ pub(crate) struct Seen {
 pub(crate) enum Possible {
     /// A call can be carried out.
     CarryOut(Seen),
-    /// An answer can be handed over.
+    /// An answer can be delivered.
     Answer(Seen),
-    /// A watch has lines to hand over.
+    /// A watch has lines to deliver.
     Deliver { watch: u64, actor: Actor, name: Arc<CallName> },
 }
 

@@ -44,7 +44,7 @@ impl Hub {
 }
 
 impl HubState {
-    /// Returns the watches with lines that may be handed over, and the number of the oldest line of each.
+    /// Returns the watches with lines that may be delivered, and the number of the oldest line of each.
     fn unread(&self) -> impl Iterator<Item = (u64, Possible)> {
         self.watches.iter().filter_map(|(id, watch)| {
             let is_early = || {

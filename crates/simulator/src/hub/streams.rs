@@ -22,11 +22,11 @@ pub(super) struct Watch {
     pub(super) actor: Actor,
     pub(super) name: Arc<CallName>,
     pub(super) stream: Arc<str>,
-    /// Lines that the driver has not handed over.
+    /// Lines that the driver has not delivered.
     pub(super) unread: VecDeque<Unread>,
-    /// Chunks that were handed over and that the process has not read.
+    /// Chunks that were delivered and that the process has not read.
     pub(super) delivered: VecDeque<Bytes>,
-    /// Whether the server has ended the watch, and the driver has handed that over.
+    /// Whether the server has ended the watch, and the driver has delivered that end.
     pub(super) end: StreamEnd,
     pub(super) reader: Option<Waker>,
     /// Task that reads from the server.
@@ -42,7 +42,7 @@ pub(super) struct Unread {
 /// Lines that a process reads at once.
 pub(super) struct Chunk {
     pub(super) text: Bytes,
-    /// Whether no other chunk has been handed over.
+    /// Whether no other chunk has been delivered.
     pub(super) is_last: bool,
 }
 
@@ -55,7 +55,7 @@ pub(super) enum StreamEnd {
 }
 
 impl Hub {
-    /// Returns the time at which the next line of a late stream is handed over.
+    /// Returns the time at which the next line of a late stream is delivered.
     pub(crate) fn next_late(&self) -> Option<Instant> {
         let state = self.0.lock();
         let late = state.watches.values().filter(|watch| state.late.contains(&watch.stream));
@@ -128,12 +128,12 @@ impl Hub {
         self.0.lock().held.insert(stream.into());
     }
 
-    /// Hands the lines of a stream over one by one.
+    /// Delivers the lines of a stream one by one.
     pub(crate) fn keep_apart(&self, stream: &str) {
         self.0.lock().apart.insert(stream.into());
     }
 
-    /// Hands each line of a stream over a second after its arrival.
+    /// Delivers each line of a stream a second after its arrival.
     pub(crate) fn keep_late(&self, stream: &str) {
         self.0.lock().late.insert(stream.into());
     }
@@ -170,7 +170,7 @@ impl Hub {
         }
     }
 
-    /// Hands all unread lines of a watch over, and its end if there is one. Returns the labels of the lines.
+    /// Delivers all unread lines of a watch, and its end if there is one. Returns the labels of the lines.
     ///
     /// The first line is a chunk, and the others are another one: the first line wakes the process before the others arrive.
     pub(crate) fn deliver(&self, id: u64) -> Arc<[String]> {
@@ -209,7 +209,7 @@ impl Hub {
         labels.into()
     }
 
-    /// Reads a chunk of the lines that were handed over to the process. `None` is the end.
+    /// Reads a chunk of the lines that were delivered to the process. `None` is the end.
     pub(super) fn poll_read(&self, id: u64, context: &Context<'_>) -> Poll<Option<Chunk>> {
         let mut state = self.0.lock();
         // Without the watch, its process is dead.
@@ -234,7 +234,7 @@ impl Hub {
 }
 
 impl Watch {
-    /// Number of the oldest line, or of the end, that is not handed over.
+    /// Number of the oldest line, or of the end, that is not delivered.
     pub(super) fn oldest(&self) -> Option<u64> {
         let end = if let StreamEnd::Unread(number) = self.end { Some(number) } else { None };
         self.unread.front().map(|unread| unread.number).or(end)

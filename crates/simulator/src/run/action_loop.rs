@@ -53,7 +53,7 @@ impl Run<'_> {
             self.end_holds(Rest::No);
             self.end_pauses();
             if self.collect_early {
-                // A deviation lets the collector act before an answer is handed over.
+                // A deviation lets the collector act before an answer is delivered.
                 self.collect(&mut step).await?;
                 continue;
             }

@@ -43,12 +43,12 @@ fn resource(name: &CallName) -> &str {
     name.target.split('/').next().unwrap_or_default()
 }
 
-/// Deviations that happen when the response of a call is due.
-pub(super) struct DueResponse {
+/// Deviations that happen when the answer of a call is due.
+pub(super) struct DueAnswer {
     pub(super) caller: Actor,
     /// Whether the garbage collector acts first.
     collects: bool,
-    /// How the response is lost.
+    /// How the answer is lost.
     lost: Option<What>,
 }
 
@@ -155,7 +155,7 @@ impl Run<'_> {
                 }
             }
             if self.crashes_again(*actor) {
-                let due = DueResponse { caller: *actor, collects: false, lost: None };
+                let due = DueAnswer { caller: *actor, collects: false, lost: None };
                 self.due.entry(*id).or_insert(due).lost.get_or_insert(What::CrashAfter(Restart::AtOnce));
             }
             let write = Write {
@@ -190,11 +190,11 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Prepares a deviation that happens when the response of a call is due. A response is lost once, and is preceded by one collection.
+    /// Prepares a deviation that happens when the answer of a call is due. An answer is lost once, and is preceded by one collection.
     fn note_due(&mut self, seen: &Seen, deviation: Deviation) {
         let Seen { id, actor, name } = seen;
         let what = deviation.what;
-        let due = self.due.entry(*id).or_insert(DueResponse { caller: *actor, collects: false, lost: None });
+        let due = self.due.entry(*id).or_insert(DueAnswer { caller: *actor, collects: false, lost: None });
         let is_taken = if what == What::CollectAfter { due.collects } else { due.lost.is_some() };
         if is_taken {
             return self.missed.push(deviation);
@@ -208,7 +208,7 @@ impl Run<'_> {
             let stream = actor.stream(resource(name));
             self.hub.hold(&stream);
             self.log(Action::Held { actor: *actor, what: format!("lines about {stream}") });
-            // The first reconcile that ends is the one that received no response.
+            // The first reconcile that ends is the one that received no answer.
             self.begin_hold(*actor, stream, Until::Reconciles(2), HoldEnd::Delivers);
         }
     }
@@ -244,7 +244,7 @@ impl Run<'_> {
             self.note_crash_point(&call, number, true);
         }
         if self.due.get_mut(&id).is_some_and(|due| std::mem::take(&mut due.collects)) {
-            // The response is held back until the collector has acted.
+            // The answer is held back until the collector has acted.
             self.collect_early = true;
             return;
         }

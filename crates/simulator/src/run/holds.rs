@@ -21,10 +21,10 @@ const LONGEST_WAIT_FOR_LINES: Duration = Duration::from_secs(10);
 /// Maximum number of logged errors that a run keeps.
 const ERRORS: usize = 3;
 
-/// Content that a process receives when a hold ends.
+/// Lines that a process receives when a hold ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum HoldEnd {
-    /// The lines that were held back.
+    /// Those that were held back.
     Delivers,
     /// The end of the watch with 410, in place of the lines.
     Relists,

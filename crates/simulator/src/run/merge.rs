@@ -12,7 +12,7 @@ use crate::{
     truth::has_equal_counts,
 };
 
-/// The comparison of a run with the one without faults, as long as it goes on.
+/// The comparison of a run with the run without faults, until the two are equal.
 pub(super) struct Merge<'e> {
     /// `None` if the run is played to its end.
     expected: Option<&'e Expected>,

@@ -1,6 +1,6 @@
 //! One run of a simulation: makes a world, and takes one action whenever no task can run.
 //!
-//! The run without faults always takes the first possible of these: the oldest response is delivered; the oldest call is carried
+//! The run without faults always takes the first possible of these: the oldest answer is delivered; the oldest call is carried
 //! out; the watch with the oldest unread line delivers all its lines; the API server's garbage collector acts; the user takes the
 //! next step, if the world is quiet; time jumps to the next timer. A plan deviates from that at the calls and lines that it names.
 //!
@@ -42,7 +42,7 @@ use tokio::{
 };
 
 use self::{
-    actions::{DueResponse, Outage, PausedActor},
+    actions::{DueAnswer, Outage, PausedActor},
     crash_point::can_be_copied,
     delayed_call::DelayedCall,
     holds::Hold,
@@ -177,8 +177,8 @@ struct Run<'d> {
     collect_early: bool,
     /// Whether there are commits since the garbage collector acted.
     collect_late: bool,
-    /// Deviations that happen when a response is due, by number of the call.
-    due: BTreeMap<u64, DueResponse>,
+    /// Deviations that happen when an answer is due, by number of the call.
+    due: BTreeMap<u64, DueAnswer>,
     /// Count of calls by name.
     counts: BTreeMap<String, u32>,
     /// Numbers of writes in each life of a process.

@@ -120,7 +120,7 @@ impl Limits {
         })
     }
 
-    /// Returns how often an object was changed, if that is too often.
+    /// Returns the number of changes of an object if it exceeds the limit.
     pub(crate) fn exceeded_by(&self, id: &ObjectId, counts: &BTreeMap<ObjectId, Counts>) -> Option<u32> {
         let expected = &self.0.as_ref()?.counts;
         let changed = |counts: &BTreeMap<ObjectId, Counts>| counts.get(id).map_or(0, |counts| counts.changed);

@@ -103,7 +103,7 @@ fn a_call_is_refused_once() {
 }
 
 #[test]
-fn a_response_is_lost_once() {
+fn an_answer_is_lost_once() {
     let call = "apply configmaps default/owned #1";
     let (shown, missed) = played(&format!("lose the answer of {call}\ncrash after {call}"));
     assert!(shown.iter().any(|line| line.ends_with("the answer is lost")), "{shown:?}");
@@ -111,7 +111,7 @@ fn a_response_is_lost_once() {
 }
 
 #[test]
-fn the_collector_acts_before_a_crash_that_loses_the_response() {
+fn the_collector_acts_before_a_crash_that_loses_the_answer() {
     let call = "delete configmaps default/owner #1";
     let (collect, crash) = (format!("collect garbage at once after {call}"), format!("crash after {call}"));
     for plan in [format!("{collect}\n{crash}"), format!("{crash}\n{collect}")] {

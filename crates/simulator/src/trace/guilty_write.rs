@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::Action;
 use crate::truth::Change;
 
-/// Objects of a violation, by which the guilty write is looked for.
+/// Subject of a violation, by which the guilty write is found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) enum Suspect {
     /// Objects or families, such as `configmaps default/page-*`, and remote systems, such as `remote cloud`.
@@ -40,7 +40,7 @@ impl Suspect {
         }
     }
 
-    /// Whether an action concerns it.
+    /// Whether an action concerns an object or remote system of the violation.
     fn has(&self, action: &Action) -> bool {
         match (self, action) {
             (Self::About(names), Action::Committed(change)) => names.contains(&change.family.to_string()),
