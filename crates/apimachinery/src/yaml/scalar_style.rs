@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use super::plain_type;
+use super::text_cursor::{is_blank, is_break};
 
 /// Column after which a space becomes a line break.
 const WIDTH: usize = 80;
@@ -135,15 +136,6 @@ fn is_printable(c: char, rules: Rules) -> bool {
         '\u{10000}'.. => rules == Rules::Handwritten,
         _ => false,
     }
-}
-
-fn is_blank(c: char) -> bool {
-    matches!(c, ' ' | '\t')
-}
-
-/// Whether a character breaks a line in YAML 1.1.
-pub(super) fn is_break(c: char) -> bool {
-    matches!(c, '\r' | '\n' | '\u{85}' | '\u{2028}' | '\u{2029}')
 }
 
 /// Output with the column of the next character.

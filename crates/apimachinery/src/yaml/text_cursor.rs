@@ -109,6 +109,7 @@ pub(super) fn is_blank(c: char) -> bool {
     c == ' ' || c == '\t'
 }
 
+/// Whether a character breaks a line in YAML 1.1.
 pub(super) fn is_break(c: char) -> bool {
     matches!(c, '\r' | '\n' | '\u{85}' | '\u{2028}' | '\u{2029}')
 }

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use super::key_order;
 use super::scalar_style::{self, Rules, ScalarPlace};
+use super::text_cursor::is_break;
 use crate::go;
 
 /// Formats a value as kube-apiserver does, with a newline at the end.
@@ -227,7 +228,7 @@ fn push_indent(out: &mut String, indent: usize) {
 
 /// Ends the line of a scalar, unless a block ended it.
 fn end_line(out: &mut String) {
-    if !out.ends_with(scalar_style::is_break) {
+    if !out.ends_with(is_break) {
         out.push('\n');
     }
 }

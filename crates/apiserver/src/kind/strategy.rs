@@ -191,7 +191,7 @@ pub(crate) trait Strategy: fmt::Debug + Send + Sync {
         &[]
     }
 
-    /// Returns the fields that an endpoint does not write; `None` for those of [`ServedKind::reset_fields`].
+    /// Returns the fields that a write through this endpoint leaves as they are; `None` for those of [`ServedKind::reset_fields`].
     fn resets(&self, served: &ServedKind, subresource: &str) -> Option<&'static [&'static str]> {
         let _ = (served, subresource);
         None

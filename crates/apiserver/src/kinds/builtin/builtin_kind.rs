@@ -126,7 +126,8 @@ pub(super) trait BuiltinKind: fmt::Debug + Send + Sync {
         &[]
     }
 
-    /// Returns the fields that an endpoint does not write, if they are others than usual: `status`, or `spec` for `/status`.
+    /// Returns the fields that a write through this endpoint leaves as they are; `None` for the usual ones: `status`, and in writes of
+    /// `/status` the `spec`.
     fn resets(&self, subresource: &str) -> Option<&'static [&'static str]> {
         let _ = subresource;
         None

@@ -6,6 +6,7 @@ use kube_apimachinery::status::FieldError;
 use serde_json::{Value, json};
 
 use super::builtin_kind::BuiltinKind;
+use super::shared::field_checks::duplicate;
 use super::shared::fields::{elements, list, set, text, within};
 use super::shared::label_selector::{self, invalid};
 use crate::kind::match_condition;
@@ -273,11 +274,6 @@ pub(super) fn check_conditions(
             seen.push(name);
         }
     }
-}
-
-fn duplicate(field: String, value: &str) -> FieldError {
-    let message = format!("Duplicate value: {}", quote(value));
-    FieldError { reason: "FieldValueDuplicate", field, message }
 }
 
 fn shown(values: &[Value]) -> String {

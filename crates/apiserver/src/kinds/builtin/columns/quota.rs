@@ -4,21 +4,23 @@ use serde_json::{Value, json};
 
 use super::CellFn;
 use super::cell_values::plain;
+use crate::kinds::builtin::pod::resources::AmountKind;
 
 pub(super) fn cell(name: &str) -> Option<CellFn> {
     Some(match name {
-        "Request" => |object, _| usage(object, false),
-        "Limit" => |object, _| usage(object, true),
+        "Request" => |object, _| usage(object, AmountKind::Requests),
+        "Limit" => |object, _| usage(object, AmountKind::Limits),
         _ => return None,
     })
 }
 
-/// Lists used and available amounts as `pods: 1/10`: those of limits, or the others.
-fn usage(quota: &Value, of_limits: bool) -> Value {
+/// Lists used and available amounts as `pods: 1/10`. All amounts other than limits are in the column of requests.
+fn usage(quota: &Value, kind: AmountKind) -> Value {
     let status = &quota["status"];
     let hard = status["hard"].as_object().into_iter().flatten();
+    let is_shown = |name: &str| name.starts_with("limits.") == matches!(kind, AmountKind::Limits);
     let texts: Vec<String> = hard
-        .filter(|(name, _)| name.starts_with("limits.") == of_limits)
+        .filter(|(name, _)| is_shown(name))
         .map(|(name, hard)| {
             let used = status["used"][name].as_str().unwrap_or("0");
             format!("{name}: {used}/{}", plain(hard))

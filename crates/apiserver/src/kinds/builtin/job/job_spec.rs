@@ -22,7 +22,7 @@ const NUMBERS: [&str; 7] = [
     "maxFailedIndexes",
 ];
 
-/// Numbers above which the completed indexes of a Job may be too many for its status.
+/// Numbers of completions and of parallel pods above which the completed indexes of a Job may be too many for its status.
 const MANY_COMPLETIONS: i64 = 100_000;
 const MUCH_PARALLELISM: i64 = 10_000;
 
@@ -47,7 +47,7 @@ pub(super) fn validate_spec(job: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// Validates the spec of Jobs at `path`, except for the selector.
+/// Validates the spec of a Job, or of the Jobs of a CronJob, at `path`, except for the selector.
 pub(in crate::kinds::builtin) fn validate_of_template(object: &Value, path: &str) -> Vec<FieldError> {
     const MAX_INDEXED: i64 = 100_000;
     const MAX_OF_MANY: i64 = 10_000;

@@ -12,6 +12,7 @@ use super::scope::QuotaScope;
 use crate::kinds::builtin::pod;
 use crate::kinds::builtin::pod::resources::{self as pod_resources, AmountKind};
 use crate::kinds::builtin::shared::amounts::Amounts;
+use crate::kinds::builtin::shared::resource_names::is_foreign;
 
 /// Namespaced resources that do not count: Events, and requests that are not stored.
 const IGNORED: [(&str, &str); 4] = [
@@ -324,11 +325,6 @@ fn has_affinity_to_other_namespaces(pod: &Value) -> bool {
 
 fn is_huge(name: &str) -> bool {
     name.starts_with("hugepages-") || name.starts_with("requests.hugepages-")
-}
-
-/// Whether the name is of a domain outside of Kubernetes.
-fn is_foreign(name: &str) -> bool {
-    name.contains('/') && !name.contains("kubernetes.io/")
 }
 
 /// Whether containers can request the resource as an extended one.

@@ -116,8 +116,9 @@ fn align(old: Option<&Value>, spec: &mut Value) {
     }
 }
 
-/// Whether an address is to be allocated: one that the client names, or any. An update only allocates one for a former DNS alias. That of
-/// another Service cannot change, which is validated later; one that a write of `/status` created without an address stays so.
+/// Whether an address is to be allocated: the one that the client names, or else any. In an update only a former DNS alias gets one. The
+/// address of any other Service cannot change, which is validated later, and one that a write of `/status` created without an address keeps
+/// none.
 fn wants_address(old: Option<&Value>, spec: &Value) -> bool {
     !old.is_some_and(has_address) && !is_headless(spec)
 }

@@ -6,7 +6,7 @@ use kube_apimachinery::names;
 use kube_apimachinery::status::FieldError;
 use serde_json::Value;
 
-use super::service_spec::is_external;
+use super::service_spec::{has_health_check, is_balanced, is_external};
 use crate::kinds::builtin::shared::field_checks::{
     address, address_range, duplicate, invalid_text, labels, port, port_number, reachable_address, required,
     supported,
@@ -317,15 +317,6 @@ pub(super) fn validate_status(old: &Value, new: &Value) -> Vec<FieldError> {
 fn required_mode(address: &str, path: &str) -> Option<FieldError> {
     let why = "must be specified when `ip` is set";
     (!address.is_empty()).then(|| FieldError::required(format!("{path}.ipMode"), why))
-}
-
-fn is_balanced(spec: &Value) -> bool {
-    spec["type"] == "LoadBalancer"
-}
-
-/// Whether the load balancer asks the nodes for their health.
-fn has_health_check(spec: &Value) -> bool {
-    is_balanced(spec) && spec["externalTrafficPolicy"] == "Local"
 }
 
 #[cfg(test)]

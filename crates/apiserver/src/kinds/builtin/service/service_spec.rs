@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// Whether a Service has an address, or states that it has none. A DNS alias does neither.
+/// Whether the type of a Service has cluster IPs: the Service has one, or states that it has none. A DNS alias does neither.
 pub(super) fn has_address(spec: &Value) -> bool {
     spec["type"] != "ExternalName"
 }
@@ -19,6 +19,7 @@ pub(super) fn has_node_ports(spec: &Value) -> bool {
     spec["type"] == "NodePort" || is_balanced(spec)
 }
 
+/// Whether a load balancer serves the Service.
 pub(super) fn is_balanced(spec: &Value) -> bool {
     spec["type"] == "LoadBalancer"
 }
@@ -30,6 +31,7 @@ pub(super) fn is_external(spec: &Value) -> bool {
             && spec["externalIPs"].as_array().is_some_and(|addresses| !addresses.is_empty())
 }
 
+/// Whether the load balancer asks the nodes for their health.
 pub(super) fn has_health_check(spec: &Value) -> bool {
     is_balanced(spec) && spec["externalTrafficPolicy"] == "Local"
 }

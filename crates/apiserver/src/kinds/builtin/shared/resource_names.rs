@@ -55,7 +55,7 @@ pub(in crate::kinds::builtin) fn can_overcommit(name: &str) -> bool {
 }
 
 /// Whether the name has a domain that is not Kubernetes'.
-fn is_foreign(name: &str) -> bool {
+pub(in crate::kinds::builtin) fn is_foreign(name: &str) -> bool {
     name.contains('/') && !name.contains("kubernetes.io/")
 }
 

@@ -10,10 +10,13 @@ use crate::kinds::builtin::shared::fields::{list, text};
 
 /// Annotation of the pod that a kubelet created for a file.
 const MIRROR: &str = "kubernetes.io/config.mirror";
-/// Prefixes of annotations with the profile of a container, which fields replace; and the annotation with the profile of a pod.
+/// Prefix of the annotation with the AppArmor profile of a container, which a field replaces.
 const APP_ARMOR: &str = "container.apparmor.security.beta.kubernetes.io/";
+/// Prefix of the annotation with the seccomp profile of a container, which a field replaces.
 const SECCOMP: &str = "container.seccomp.security.alpha.kubernetes.io/";
+/// Annotation with the seccomp profile of a pod, which a field replaces.
 const POD_SECCOMP: &str = "seccomp.security.alpha.kubernetes.io/pod";
+/// Annotation with the cost of deleting the pod, relative to others of its ReplicaSet.
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
 /// Whether a kubelet created the pod for a file.
