@@ -7,7 +7,7 @@ use std::sync::Arc;
 use kube_clock::Epoch;
 use tokio::time::Duration;
 
-use crate::api::admission::{Admission, AdmissionPlugin};
+use crate::api::admission::{Admission, AdmissionPlugin, PluginDefault};
 use crate::api::authentication::Tokens;
 #[cfg(feature = "tls")]
 use crate::api::authentication::{ClientAuthority, ServiceAccountKeys};
@@ -222,10 +222,10 @@ impl Options {
     /// Whether an admission plugin runs.
     fn runs(&self, plugin: AdmissionPlugin) -> bool {
         let switch = self.admission_plugins.get(&plugin).copied();
-        let default = match plugin {
-            AdmissionPlugin::ServiceAccount => self.profile == Profile::Dev,
-            AdmissionPlugin::OwnerReferencesPermissionEnforcement => false,
-            _ => true,
+        let default = match plugin.default_state() {
+            PluginDefault::On => true,
+            PluginDefault::OnInDev => self.profile == Profile::Dev,
+            PluginDefault::Off => false,
         };
         switch.map_or(default, |switch| switch == Switch::On)
     }

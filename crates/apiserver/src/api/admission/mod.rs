@@ -63,6 +63,7 @@ use serde_json::Value;
 pub(crate) use attributes::{Attributes, ObjectKind, Operation, OperationOptions, is_namespace};
 use namespace_lifecycle::NamespaceLifecycle;
 use owner_references::OwnerReferences;
+pub(crate) use plugins::PluginDefault;
 pub use plugins::{AdmissionPlugin, UnknownAdmissionPlugin};
 pub(crate) use policies::PolicyHooks;
 use policies::{MutatingPolicies, PolicyRound, ValidatingPolicies};
@@ -133,10 +134,7 @@ impl Admission {
     /// Returns the plugins of a server in profile `envtest`.
     #[cfg(test)]
     pub(crate) fn standard() -> Self {
-        Self::new(|plugin| {
-            plugin != AdmissionPlugin::ServiceAccount
-                && plugin != AdmissionPlugin::OwnerReferencesPermissionEnforcement
-        })
+        Self::new(|plugin| plugin.default_state() == PluginDefault::On)
     }
 
     /// Returns the configurations of the webhooks. The caller must register them as observers of commits.

@@ -3,6 +3,15 @@
 use std::fmt;
 use std::str::FromStr;
 
+/// Profiles in which a plugin runs unless the options of the server say otherwise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PluginDefault {
+    On,
+    /// On in profile [`Dev`](crate::Profile::Dev).
+    OnInDev,
+    Off,
+}
+
 /// An admission plugin, by its name in kube-apiserver.
 ///
 /// All plugins are on, with two exceptions. [`OwnerReferencesPermissionEnforcement`](Self::OwnerReferencesPermissionEnforcement) is off, as
@@ -85,6 +94,15 @@ impl AdmissionPlugin {
         Self::ValidatingAdmissionWebhook,
         Self::ResourceQuota,
     ];
+
+    /// Returns the profiles in which the plugin runs by default; [`AdmissionPlugin`] has the reasons.
+    pub(crate) fn default_state(self) -> PluginDefault {
+        match self {
+            Self::ServiceAccount => PluginDefault::OnInDev,
+            Self::OwnerReferencesPermissionEnforcement => PluginDefault::Off,
+            _ => PluginDefault::On,
+        }
+    }
 }
 
 /// Formats the name, such as `LimitRanger`.
