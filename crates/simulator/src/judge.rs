@@ -8,7 +8,7 @@ use std::{
 use crate::{
     names::{Actor, ObjectId},
     oracle::Oracle,
-    plan::{Plan, Until, What},
+    plan::{DeviationKind, Plan, Until},
     run::{End, Expected, Outcome},
     similar::{Difference, ObjectState},
     trace::{Action, Entry, Suspect},
@@ -268,7 +268,7 @@ fn compare_failures(
 /// nothing is lost.
 fn lasting_counts(outcome: &Outcome, plan: &Plan) -> BTreeMap<ObjectId, Counts> {
     let mut counts = outcome.counts.clone();
-    if !plan.deviations.iter().any(|deviation| deviation.what == What::Hold(Until::Leading)) {
+    if !plan.deviations.iter().any(|deviation| deviation.what == DeviationKind::Hold(Until::Leading)) {
         return counts;
     }
     let is_fault = |entry: &Entry| entry.action.is_deviation();

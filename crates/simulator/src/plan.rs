@@ -14,27 +14,27 @@ pub struct Plan {
 /// after small changes of the operator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Deviation {
-    pub(crate) what: What,
-    /// Name of the place, by [`What::place`]: a call, such as `create configmaps default/page-*`; a line, such as
+    pub(crate) what: DeviationKind,
+    /// Name of the place, by [`DeviationKind::place`]: a call, such as `create configmaps default/page-*`; a line, such as
     /// `configmaps MODIFIED default/page`; a stream, such as `configmaps`; a step: [`STEP`]; the whole run: [`ACTIONS`].
     pub(crate) call: String,
     /// For a call or line: its number among those of this name since the start of the run, from 1, over all lives of the operator.
-    /// For a step: its number. For [`What::Shuffle`]: the seed of the order.
+    /// For a step: its number. For [`DeviationKind::Shuffle`]: the seed of the order.
     pub(crate) number: u32,
 }
 
-/// Place of a [`What::Shuffle`].
+/// Place of a [`DeviationKind::Shuffle`].
 pub(crate) const ACTIONS: &str = "the order of actions";
 
-/// Place of a [`What::CrashAgain`].
+/// Place of a [`DeviationKind::CrashAgain`].
 pub(crate) const OWN_WRITE: &str = "its write";
 
-/// Place of a [`What::CrashAtRest`].
+/// Place of a [`DeviationKind::CrashAtRest`].
 pub(crate) const STEP: &str = "step";
 
 /// Kind of a deviation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum What {
+pub(crate) enum DeviationKind {
     /// The operator dies with the call unsent.
     CrashBefore(Restart),
     /// The call is carried out, and the operator dies without the answer.
@@ -122,7 +122,7 @@ pub(crate) enum Place {
     Run,
 }
 
-impl What {
+impl DeviationKind {
     pub(crate) fn place(self) -> Place {
         match self {
             Self::CrashBefore(_)
@@ -229,47 +229,47 @@ const REFUSALS: [(Refusal, &str); 5] = [
     (Refusal::Reset, "reset"),
 ];
 
-const WHATS: [(What, &str); 31] = [
-    (What::CrashBefore(Restart::AfterNextStep), "crash, restart after the next step, before"),
-    (What::CrashAfter(Restart::AfterNextStep), "crash, restart after the next step, after"),
-    (What::CrashBefore(Restart::AtOnce), "crash before"),
-    (What::CrashAfter(Restart::AtOnce), "crash after"),
-    (What::CrashAtRest(Restart::AfterNextStep), "crash at rest, restart after the next step, after"),
-    (What::CrashAtRest(Restart::AtOnce), "crash at rest after"),
-    (What::CrashAgain, "crash again after"),
-    (What::LoseAnswer, "lose the answer of"),
-    (What::LoseAnswerAndEvents, "lose the answer and hold the events of"),
-    (What::Outage, "refuse for a minute, from"),
-    (What::Hold(Until::NextEvent), "hold for one event, from"),
-    (What::Hold(Until::OtherEvents), "hold for events of another resource, from"),
-    (What::Hold(Until::Reconciles(1)), "hold for 1 reconcile, from"),
-    (What::Hold(Until::Reconciles(2)), "hold for 2 reconciles, from"),
-    (What::Hold(Until::Reconciles(3)), "hold for 3 reconciles, from"),
-    (What::Hold(Until::NextStep), "hold until the next step is done, from"),
-    (What::Hold(Until::Second), "hold for a second, from"),
-    (What::Hold(Until::Leading), "hold until it leads, from"),
-    (What::Relist(Until::NextEvent), "skip one event and list again, from"),
-    (What::Relist(Until::NextStep), "skip until the next step is done and list again, from"),
-    (What::Apart, "hand over one by one:"),
-    (What::Late, "hand over a second late:"),
-    (What::StepBefore, "begin the next step before"),
-    (What::StepAround, "let the next step pass before"),
-    (What::Delay, "delay until nothing else happens:"),
-    (What::CollectAfter, "collect garbage at once after"),
-    (What::Pause(11), "pause for 11 seconds before"),
-    (What::Pause(16), "pause for 16 seconds before"),
-    (What::Pause(61), "pause for 61 seconds before"),
-    (What::CutOff, "cut off, and carry out late:"),
-    (What::Shuffle, "shuffle"),
+const KINDS: [(DeviationKind, &str); 31] = [
+    (DeviationKind::CrashBefore(Restart::AfterNextStep), "crash, restart after the next step, before"),
+    (DeviationKind::CrashAfter(Restart::AfterNextStep), "crash, restart after the next step, after"),
+    (DeviationKind::CrashBefore(Restart::AtOnce), "crash before"),
+    (DeviationKind::CrashAfter(Restart::AtOnce), "crash after"),
+    (DeviationKind::CrashAtRest(Restart::AfterNextStep), "crash at rest, restart after the next step, after"),
+    (DeviationKind::CrashAtRest(Restart::AtOnce), "crash at rest after"),
+    (DeviationKind::CrashAgain, "crash again after"),
+    (DeviationKind::LoseAnswer, "lose the answer of"),
+    (DeviationKind::LoseAnswerAndEvents, "lose the answer and hold the events of"),
+    (DeviationKind::Outage, "refuse for a minute, from"),
+    (DeviationKind::Hold(Until::NextEvent), "hold for one event, from"),
+    (DeviationKind::Hold(Until::OtherEvents), "hold for events of another resource, from"),
+    (DeviationKind::Hold(Until::Reconciles(1)), "hold for 1 reconcile, from"),
+    (DeviationKind::Hold(Until::Reconciles(2)), "hold for 2 reconciles, from"),
+    (DeviationKind::Hold(Until::Reconciles(3)), "hold for 3 reconciles, from"),
+    (DeviationKind::Hold(Until::NextStep), "hold until the next step is done, from"),
+    (DeviationKind::Hold(Until::Second), "hold for a second, from"),
+    (DeviationKind::Hold(Until::Leading), "hold until it leads, from"),
+    (DeviationKind::Relist(Until::NextEvent), "skip one event and list again, from"),
+    (DeviationKind::Relist(Until::NextStep), "skip until the next step is done and list again, from"),
+    (DeviationKind::Apart, "hand over one by one:"),
+    (DeviationKind::Late, "hand over a second late:"),
+    (DeviationKind::StepBefore, "begin the next step before"),
+    (DeviationKind::StepAround, "let the next step pass before"),
+    (DeviationKind::Delay, "delay until nothing else happens:"),
+    (DeviationKind::CollectAfter, "collect garbage at once after"),
+    (DeviationKind::Pause(11), "pause for 11 seconds before"),
+    (DeviationKind::Pause(16), "pause for 16 seconds before"),
+    (DeviationKind::Pause(61), "pause for 61 seconds before"),
+    (DeviationKind::CutOff, "cut off, and carry out late:"),
+    (DeviationKind::Shuffle, "shuffle"),
 ];
 
-impl fmt::Display for What {
+impl fmt::Display for DeviationKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Self::Refuse(refusal) = self {
             let text = REFUSALS.iter().find(|(known, _)| known == refusal).map_or("", |(_, text)| *text);
             return write!(f, "refuse with {text}");
         }
-        f.write_str(WHATS.iter().find(|(known, _)| known == self).map_or("", |(_, text)| *text))
+        f.write_str(KINDS.iter().find(|(known, _)| known == self).map_or("", |(_, text)| *text))
     }
 }
 
@@ -313,9 +313,9 @@ impl FromStr for Deviation {
             let (rest, number) = line.rsplit_once(" #")?;
             let refusals = REFUSALS
                 .iter()
-                .map(|(refusal, text)| (What::Refuse(*refusal), format!("refuse with {text}")));
-            let whats = WHATS.iter().map(|(what, text)| (*what, (*text).to_owned())).chain(refusals);
-            let (what, call) = whats
+                .map(|(refusal, text)| (DeviationKind::Refuse(*refusal), format!("refuse with {text}")));
+            let kinds = KINDS.iter().map(|(what, text)| (*what, (*text).to_owned())).chain(refusals);
+            let (what, call) = kinds
                 .filter_map(|(what, text)| Some((what, rest.strip_prefix(&*text)?.strip_prefix(' ')?)))
                 .next()?;
             Some(Self { what, call: call.to_owned(), number: number.parse().ok()? })
@@ -362,9 +362,9 @@ mod tests {
         }
     }
 
-    fn all() -> Vec<What> {
-        let refusals = REFUSALS.iter().map(|(refusal, _)| What::Refuse(*refusal));
-        WHATS.iter().map(|(what, _)| *what).chain(refusals).collect()
+    fn all() -> Vec<DeviationKind> {
+        let refusals = REFUSALS.iter().map(|(refusal, _)| DeviationKind::Refuse(*refusal));
+        KINDS.iter().map(|(what, _)| *what).chain(refusals).collect()
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{Finding, Reference, Tried, real_time};
 use crate::{
     definition::Definition,
-    plan::{Deviation, Plan, What},
+    plan::{Deviation, DeviationKind, Plan},
 };
 
 /// Maximum number of runs in the search for a smaller plan.
@@ -44,7 +44,7 @@ pub(super) fn shrink(
         }
         break;
     }
-    if best.plan().deviations.iter().all(|deviation| deviation.what == What::Shuffle) {
+    if best.plan().deviations.iter().all(|deviation| deviation.what == DeviationKind::Shuffle) {
         for plan in others.iter().filter(|plan| names_an_order(plan)).take(RUNS - runs) {
             if real_time().duration_since(began) >= time {
                 break;
@@ -64,8 +64,16 @@ pub(super) fn shrink(
 
 /// Whether a plan is one deviation of the order of actions, at a place.
 fn names_an_order(plan: &Plan) -> bool {
-    let is_late =
-        |what| matches!(what, What::Hold(_) | What::Apart | What::Late | What::Delay | What::StepBefore);
+    let is_late = |what| {
+        matches!(
+            what,
+            DeviationKind::Hold(_)
+                | DeviationKind::Apart
+                | DeviationKind::Late
+                | DeviationKind::Delay
+                | DeviationKind::StepBefore
+        )
+    };
     matches!(&*plan.deviations, [only] if is_late(only.what))
 }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::Strategy;
 use crate::{
     names::{OPERATOR, is_replica, process_of, stream_of},
-    plan::{ACTIONS, Deviation, OWN_WRITE, Place, Plan, Refusal, Restart, STEP, Until, What},
+    plan::{ACTIONS, Deviation, DeviationKind, OWN_WRITE, Place, Plan, Refusal, Restart, STEP, Until},
     run::{ArrivedLine, Outcome, Write},
     trace::Action,
 };
@@ -102,11 +102,11 @@ fn of_strategy(reference: &Outcome, extent: Extent, strategy: Strategy) -> Vec<P
     }
 }
 
-fn at(write: &Write, what: What) -> Deviation {
+fn at(write: &Write, what: DeviationKind) -> Deviation {
     Deviation { what, call: write.call.clone(), number: write.number }
 }
 
-fn from(line: &ArrivedLine, what: What) -> Deviation {
+fn from(line: &ArrivedLine, what: DeviationKind) -> Deviation {
     Deviation { what, call: line.line.clone(), number: line.number }
 }
 
@@ -118,8 +118,8 @@ fn crashes(writes: &[Write], steps: usize) -> Vec<Deviation> {
             let has_restart = restart == Restart::AtOnce || write.step < steps;
             let before = (place == 0 || write.is_after_others) && has_restart;
             let after = write.is_visible && has_restart;
-            let before = before.then(|| at(write, What::CrashBefore(restart)));
-            before.into_iter().chain(after.then(|| at(write, What::CrashAfter(restart))))
+            let before = before.then(|| at(write, DeviationKind::CrashBefore(restart)));
+            before.into_iter().chain(after.then(|| at(write, DeviationKind::CrashAfter(restart))))
         })
     };
     let at_rest = at_rest(steps).chain(down_during_a_step(writes, steps));
@@ -130,7 +130,7 @@ fn crashes(writes: &[Write], steps: usize) -> Vec<Deviation> {
 fn down_during_a_step(writes: &[Write], steps: usize) -> impl Iterator<Item = Deviation> {
     let has_write = |step: usize| writes.iter().any(|write| write.is_visible && write.step == step);
     (1..steps).filter(move |step| !has_write(*step)).filter_map(|step| {
-        let what = What::CrashAtRest(Restart::AfterNextStep);
+        let what = DeviationKind::CrashAtRest(Restart::AfterNextStep);
         Some(Deviation { what, call: STEP.to_owned(), number: step.try_into().ok()? })
     })
 }
@@ -138,7 +138,7 @@ fn down_during_a_step(writes: &[Write], steps: usize) -> impl Iterator<Item = De
 /// Crashes while the world is quiet after a step. Before the first step there is none, because the operator has nothing to remember.
 fn at_rest(steps: usize) -> impl Iterator<Item = Deviation> {
     let steps = u32::try_from(steps).unwrap_or(u32::MAX);
-    let what = What::CrashAtRest(Restart::AtOnce);
+    let what = DeviationKind::CrashAtRest(Restart::AtOnce);
     (1..=steps).map(move |number| Deviation { what, call: STEP.to_owned(), number })
 }
 
@@ -152,7 +152,7 @@ fn of_active(lines: &[ArrivedLine]) -> Vec<&ArrivedLine> {
 fn staleness(lines: &[ArrivedLine], steps: usize) -> Vec<Deviation> {
     let lines = of_active(lines);
     let streams: BTreeSet<String> = lines.iter().map(|line| stream_of(&line.line)).collect();
-    let of_streams = [What::Apart, What::Late].into_iter().flat_map(|what| {
+    let of_streams = [DeviationKind::Apart, DeviationKind::Late].into_iter().flat_map(|what| {
         streams.iter().map(move |stream| Deviation { what, call: stream.clone(), number: 1 })
     });
     let has_others = streams.len() > 1;
@@ -166,7 +166,7 @@ fn staleness(lines: &[ArrivedLine], steps: usize) -> Vec<Deviation> {
                 Until::Reconciles(_) | Until::Second => true,
                 Until::Leading => false,
             };
-            has_place.then(|| from(line, What::Hold(until)))
+            has_place.then(|| from(line, DeviationKind::Hold(until)))
         })
     };
     let untils = [
@@ -188,9 +188,9 @@ fn unobserved(lines: &[ArrivedLine], steps: usize) -> Vec<Deviation> {
     let has_later =
         |place: usize| lines[place + 1..].iter().any(|later| later.object() == lines[place].object());
     let one = (0..lines.len()).filter(|place| has_later(*place));
-    let one = one.map(|place| from(lines[place], What::Relist(Until::NextEvent)));
+    let one = one.map(|place| from(lines[place], DeviationKind::Relist(Until::NextEvent)));
     let step = lines.iter().filter(|line| line.step < steps);
-    one.chain(step.map(|line| from(line, What::Relist(Until::NextStep)))).collect()
+    one.chain(step.map(|line| from(line, DeviationKind::Relist(Until::NextStep)))).collect()
 }
 
 /// Garbage collections between a write and its answer: after deletions, and in steps in which the collector acts without faults. Then
@@ -200,12 +200,13 @@ fn order(reference: &Outcome) -> Vec<Deviation> {
         let may = write.call.starts_with("delete") || reference.collected.contains(&write.step);
         write.is_visible && !write.is_effect() && may
     };
-    let collect = reference.writes.iter().filter(is_collected).map(|write| at(write, What::CollectAfter));
-    let shuffle = |number| Deviation { what: What::Shuffle, call: ACTIONS.to_owned(), number };
+    let collect =
+        reference.writes.iter().filter(is_collected).map(|write| at(write, DeviationKind::CollectAfter));
+    let shuffle = |number| Deviation { what: DeviationKind::Shuffle, call: ACTIONS.to_owned(), number };
     let labels = labels_by_step(reference);
     let is_alone = |write: &&Write| labels.get(&write.step).is_none_or(|labels| labels.len() < 2);
     let overtaken = reference.writes.iter().filter(|write| write.is_visible && !is_alone(write));
-    let delay = overtaken.map(|write| at(write, What::Delay));
+    let delay = overtaken.map(|write| at(write, DeviationKind::Delay));
     collect.chain((1..=ORDERS).map(shuffle)).chain(delay).collect()
 }
 
@@ -227,8 +228,8 @@ fn labels_by_step(reference: &Outcome) -> BTreeMap<usize, BTreeSet<&str>> {
 fn lost_answers(writes: &[Write]) -> Vec<Deviation> {
     let visible = || writes.iter().filter(|write| write.is_visible);
     let with_news = visible().filter(|write| !write.is_effect());
-    let lost = visible().map(|write| at(write, What::LoseAnswer));
-    lost.chain(with_news.map(|write| at(write, What::LoseAnswerAndEvents))).collect()
+    let lost = visible().map(|write| at(write, DeviationKind::LoseAnswer));
+    lost.chain(with_news.map(|write| at(write, DeviationKind::LoseAnswerAndEvents))).collect()
 }
 
 fn refusals(writes: &[Write]) -> Vec<Deviation> {
@@ -243,7 +244,7 @@ fn refusals(writes: &[Write]) -> Vec<Deviation> {
     let may = |write: &Write, refusal| refusal == Refusal::Reset || !write.is_effect();
     let of = |refusal| {
         let writes = writes.iter().filter(move |write| may(write, refusal));
-        writes.map(move |write| at(write, What::Refuse(refusal)))
+        writes.map(move |write| at(write, DeviationKind::Refuse(refusal)))
     };
     let [first, rest @ ..] = all;
     of(first).chain(outages(writes)).chain(rest.into_iter().flat_map(of)).collect()
@@ -257,7 +258,7 @@ fn outages(writes: &[Write]) -> impl Iterator<Item = Deviation> {
     let first = writes.iter().filter(move |write| {
         write.is_visible && seen.insert((write.step, effect(write).unwrap_or_else(|| target(write))))
     });
-    first.map(|write| at(write, What::Outage))
+    first.map(|write| at(write, DeviationKind::Outage))
 }
 
 /// The next step begins before a write; and if it leads to other reconciles, these end before the write.
@@ -269,8 +270,8 @@ fn early_steps(reference: &Outcome, steps: usize) -> Vec<Deviation> {
         write.is_visible && both.len() > 1
     };
     let early = || reference.writes.iter().filter(|write| write.step > 0 && write.step < steps);
-    let before = early().map(|write| at(write, What::StepBefore));
-    before.chain(early().filter(has_others).map(|write| at(write, What::StepAround))).collect()
+    let before = early().map(|write| at(write, DeviationKind::StepBefore));
+    before.chain(early().filter(has_others).map(|write| at(write, DeviationKind::StepAround))).collect()
 }
 
 /// Pauses before each visible write: longer than requests last, and with other replicas shorter and longer than a lease.
@@ -279,7 +280,7 @@ fn pauses(writes: &[Write], replicas: u8) -> Vec<Deviation> {
     let seconds = if replicas > 1 { &[11, 16, 61][..] } else { &[61] };
     let of = |seconds: &u32| {
         let seconds = *seconds;
-        visible().map(move |write| at(write, What::Pause(seconds)))
+        visible().map(move |write| at(write, DeviationKind::Pause(seconds)))
     };
     seconds.iter().flat_map(of).collect()
 }
@@ -288,13 +289,13 @@ fn pauses(writes: &[Write], replicas: u8) -> Vec<Deviation> {
 /// step. And a leader that is cut off at a write.
 fn failovers(reference: &Outcome, steps: usize) -> Vec<Plan> {
     let visible = reference.writes.iter().filter(|write| write.is_visible && !write.is_effect());
-    let cut_off = visible.map(|write| Plan::of(at(write, What::CutOff)));
+    let cut_off = visible.map(|write| Plan::of(at(write, DeviationKind::CutOff)));
     let standby = format!("{OPERATOR}-2");
     let lines = reference.lines.iter().filter(|line| process_of(&line.line) == standby && line.step > 0);
     let old_views = lines.flat_map(|line| {
         at_rest(steps)
             .skip(line.step.saturating_sub(1))
-            .map(|crash| Plan { deviations: vec![from(line, What::Hold(Until::Leading)), crash] })
+            .map(|crash| Plan { deviations: vec![from(line, DeviationKind::Hold(Until::Leading)), crash] })
     });
     let mut plans: Vec<Plan> = old_views.collect();
     plans.extend(cut_off);
@@ -312,7 +313,8 @@ fn pairs(reference: &Outcome, extent: Extent, strategies: &[Strategy]) -> Vec<Pl
         .into_iter()
         .filter(|crash| !crash.what.reaches_over_a_step());
     for crash in during_steps {
-        let again = |number| Deviation { what: What::CrashAgain, call: OWN_WRITE.to_owned(), number };
+        let again =
+            |number| Deviation { what: DeviationKind::CrashAgain, call: OWN_WRITE.to_owned(), number };
         plans.extend(
             (1..=CRASHES_AGAIN).map(|number| Plan { deviations: vec![crash.clone(), again(number)] }),
         );
@@ -445,7 +447,7 @@ mod tests {
         };
         let delays = |reference: &Outcome| {
             let all = order(reference).into_iter().chain(early_steps(reference, 2));
-            let late = all.filter(|one| matches!(one.what, What::Delay | What::StepAround));
+            let late = all.filter(|one| matches!(one.what, DeviationKind::Delay | DeviationKind::StepAround));
             late.map(|one| one.to_string()).collect::<Vec<_>>()
         };
         let (one, other) = (began("a x"), began("b x"));
@@ -506,8 +508,9 @@ mod tests {
             "add at dns a y",
             "add at cloud a",
         ];
-        let all =
-            calls.map(|call| Plan { deviations: vec![at(&write(call, 1, true, false), What::LoseAnswer)] });
+        let all = calls.map(|call| Plan {
+            deviations: vec![at(&write(call, 1, true, false), DeviationKind::LoseAnswer)],
+        });
         let texts = texts(&new_kinds_first(all.into()));
         let sorted = [
             "create a n/x",
@@ -535,7 +538,7 @@ mod tests {
         let reference = Outcome { writes, lines, ..Outcome::default() };
         let extent = Extent { depth: 2, ..EXTENT };
         let both = pairs(&reference, extent, &[Strategy::Crashes, Strategy::Staleness]);
-        let is_again = |plan: &Plan| plan.deviations[1].what == What::CrashAgain;
+        let is_again = |plan: &Plan| plan.deviations[1].what == DeviationKind::CrashAgain;
         let (again, late): (Vec<Plan>, Vec<Plan>) = both.into_iter().partition(is_again);
         assert!(
             !late.is_empty() && late.iter().all(|plan| plan.deviations[1].call == "create a n/x"),

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     names::Actor,
-    plan::{Deviation, What},
+    plan::{Deviation, DeviationKind},
     trace::{Action, Entry},
     user::Step,
 };
@@ -206,7 +206,7 @@ impl Run<'_> {
     /// Crashes the operator if the plan says so.
     async fn crash_at_rest(&mut self) -> bool {
         let restart_now = |deviation: &Deviation| match deviation.what {
-            What::CrashAtRest(restart) if usize::try_from(deviation.number) == Ok(self.begun) => {
+            DeviationKind::CrashAtRest(restart) if usize::try_from(deviation.number) == Ok(self.begun) => {
                 Some(restart)
             }
             _ => None,

@@ -13,14 +13,14 @@ use super::{
 use crate::{
     hub::{CallResult, Order, Possible, Seen},
     names::{Actor, CallName, process_of},
-    plan::{Deviation, Place, Refusal, Restart, Until, What},
+    plan::{Deviation, DeviationKind, Place, Refusal, Restart, Until},
     trace::Action,
 };
 
-/// Duration of a [`What::CutOff`]: the process gives up its lease after 10 s, and another one leads after 15 s.
+/// Duration of a [`DeviationKind::CutOff`]: the process gives up its lease after 10 s, and another one leads after 15 s.
 const CUT_OFF: Duration = Duration::from_secs(40);
 
-/// Duration of a [`What::Outage`]: a dozen attempts of a request.
+/// Duration of a [`DeviationKind::Outage`]: a dozen attempts of a request.
 const OUTAGE: Duration = Duration::from_secs(60);
 
 /// A resource or remote system that refuses the calls of a process for a while.
@@ -49,7 +49,7 @@ pub(super) struct DueAnswer {
     /// Whether the garbage collector acts first.
     collects: bool,
     /// How the answer is lost.
-    lost: Option<What>,
+    lost: Option<DeviationKind>,
 }
 
 /// A process that is cut off from the world for a while.
@@ -113,50 +113,54 @@ impl Run<'_> {
             }
             while let Some(deviation) = self.deviation(&call, number) {
                 match deviation.what {
-                    What::CrashBefore(restart) => {
+                    DeviationKind::CrashBefore(restart) => {
                         self.crash(*actor, &format!("before it sends: {name}"), restart).await;
                         return Ok(());
                     }
-                    What::CrashAfter(_)
-                    | What::LoseAnswer
-                    | What::LoseAnswerAndEvents
-                    | What::CollectAfter => self.note_due(&seen, deviation),
-                    What::Refuse(_) if refusal.is_some() => self.missed.push(deviation),
-                    What::Refuse(how) => refusal = Some(how),
-                    What::Outage => {
-                        let how = format!("{} this on", What::Outage);
+                    DeviationKind::CrashAfter(_)
+                    | DeviationKind::LoseAnswer
+                    | DeviationKind::LoseAnswerAndEvents
+                    | DeviationKind::CollectAfter => self.note_due(&seen, deviation),
+                    DeviationKind::Refuse(_) if refusal.is_some() => self.missed.push(deviation),
+                    DeviationKind::Refuse(how) => refusal = Some(how),
+                    DeviationKind::Outage => {
+                        let how = format!("{} this on", DeviationKind::Outage);
                         self.log(Action::Refused { actor: *actor, name: Arc::clone(name), how });
                         let (actor, until) = (*actor, Instant::now() + OUTAGE);
                         self.outage = Some(Outage { actor, target: resource(name).to_owned(), until });
                     }
                     // After a delay and a pause the hub offers the call again: it has not been taken from there.
-                    What::StepBefore | What::StepAround | What::Delay => {
+                    DeviationKind::StepBefore | DeviationKind::StepAround | DeviationKind::Delay => {
                         self.delay(&seen, deviation);
                         return Ok(());
                     }
-                    What::Pause(seconds) => {
+                    DeviationKind::Pause(seconds) => {
                         self.pause(*actor, Duration::from_secs(seconds.into()));
                         return Ok(());
                     }
-                    What::CutOff => {
+                    DeviationKind::CutOff => {
                         // The request is on its way, so it arrives even if the process dies meanwhile.
                         self.hub.make_zombie(*id);
                         self.pause(*actor, CUT_OFF);
                         return Ok(());
                     }
                     // These do not happen at calls.
-                    What::CrashAgain
-                    | What::Hold(_)
-                    | What::Relist(_)
-                    | What::Apart
-                    | What::Late
-                    | What::CrashAtRest(_)
-                    | What::Shuffle => {}
+                    DeviationKind::CrashAgain
+                    | DeviationKind::Hold(_)
+                    | DeviationKind::Relist(_)
+                    | DeviationKind::Apart
+                    | DeviationKind::Late
+                    | DeviationKind::CrashAtRest(_)
+                    | DeviationKind::Shuffle => {}
                 }
             }
             if self.crashes_again(*actor) {
                 let due = DueAnswer { caller: *actor, collects: false, lost: None };
-                self.due.entry(*id).or_insert(due).lost.get_or_insert(What::CrashAfter(Restart::AtOnce));
+                self.due
+                    .entry(*id)
+                    .or_insert(due)
+                    .lost
+                    .get_or_insert(DeviationKind::CrashAfter(Restart::AtOnce));
             }
             let write = Write {
                 call,
@@ -195,16 +199,16 @@ impl Run<'_> {
         let Seen { id, actor, name } = seen;
         let what = deviation.what;
         let due = self.due.entry(*id).or_insert(DueAnswer { caller: *actor, collects: false, lost: None });
-        let is_taken = if what == What::CollectAfter { due.collects } else { due.lost.is_some() };
+        let is_taken = if what == DeviationKind::CollectAfter { due.collects } else { due.lost.is_some() };
         if is_taken {
             return self.missed.push(deviation);
         }
-        if what == What::CollectAfter {
+        if what == DeviationKind::CollectAfter {
             due.collects = true;
             return;
         }
         due.lost = Some(what);
-        if what == What::LoseAnswerAndEvents {
+        if what == DeviationKind::LoseAnswerAndEvents {
             let stream = actor.stream(resource(name));
             self.hub.hold(&stream);
             self.log(Action::Held { actor: *actor, what: format!("lines about {stream}") });
@@ -224,7 +228,7 @@ impl Run<'_> {
             Refusal::Unavailable => FaultAction::Fail(Failure::Unavailable),
             Refusal::Reset => FaultAction::Reset,
         };
-        let how = What::Refuse(refusal).to_string();
+        let how = DeviationKind::Refuse(refusal).to_string();
         self.log(Action::Refused { actor: seen.actor, name: seen.name.clone(), how });
         if refusal == Refusal::Reset || seen.name.is_effect() {
             return Order::Refuse;
@@ -249,11 +253,11 @@ impl Run<'_> {
             return;
         }
         match self.due.remove(&id).and_then(|due| due.lost) {
-            Some(What::CrashAfter(restart)) => {
+            Some(DeviationKind::CrashAfter(restart)) => {
                 self.hub.remove(id);
                 self.crash(actor, &format!("without the answer to: {name}"), restart).await;
             }
-            Some(What::LoseAnswer | What::LoseAnswerAndEvents) => {
+            Some(DeviationKind::LoseAnswer | DeviationKind::LoseAnswerAndEvents) => {
                 self.hub.answer(id, CallResult::Lost);
                 self.log(Action::AnswerLost { actor, name });
             }
@@ -279,8 +283,9 @@ impl Run<'_> {
         let Actor::Process { life, .. } = actor else { return false };
         let writes = self.writes_of_lives.entry(actor).or_default();
         *writes += 1;
-        let is_now =
-            |deviation: &Deviation| deviation.what == What::CrashAgain && deviation.number == *writes;
+        let is_now = |deviation: &Deviation| {
+            deviation.what == DeviationKind::CrashAgain && deviation.number == *writes
+        };
         let place = self.plan.iter().position(is_now).filter(|_| life > 0);
         place.is_some_and(|place| {
             self.plan.remove(place);

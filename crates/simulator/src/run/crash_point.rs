@@ -20,7 +20,7 @@ use crate::{
     definition::Definition,
     hub::HubCopy,
     names::CallName,
-    plan::{Deviation, Plan, Restart, What},
+    plan::{Deviation, DeviationKind, Plan, Restart},
     trace::Action,
     truth::Truth,
 };
@@ -44,7 +44,11 @@ pub(crate) struct CrashPlace {
 impl CrashPlace {
     /// The crash as a deviation.
     pub(crate) fn crash(&self, restart: Restart) -> Deviation {
-        let what = if self.is_carried_out { What::CrashAfter(restart) } else { What::CrashBefore(restart) };
+        let what = if self.is_carried_out {
+            DeviationKind::CrashAfter(restart)
+        } else {
+            DeviationKind::CrashBefore(restart)
+        };
         Deviation { what, call: self.call.clone(), number: self.number }
     }
 }
@@ -88,8 +92,8 @@ pub(crate) fn only_crash(plan: &Plan) -> Option<(CrashPlace, Restart)> {
     let [Deviation { what, call, number }] = &*plan.deviations else { return None };
     let place = |is_carried_out| CrashPlace { call: call.clone(), number: *number, is_carried_out };
     match what {
-        What::CrashBefore(restart) => Some((place(false), *restart)),
-        What::CrashAfter(restart) => Some((place(true), *restart)),
+        DeviationKind::CrashBefore(restart) => Some((place(false), *restart)),
+        DeviationKind::CrashAfter(restart) => Some((place(true), *restart)),
         _ => None,
     }
 }
@@ -140,7 +144,9 @@ impl Run<'_> {
         let first = &mut self.processes[0];
         let actor = first.actor;
         let at = match self.plan.first() {
-            Some(Deviation { what: What::CrashBefore(_), call, .. }) => format!("before it sends: {call}"),
+            Some(Deviation { what: DeviationKind::CrashBefore(_), call, .. }) => {
+                format!("before it sends: {call}")
+            }
             Some(Deviation { call, .. }) => format!("without the answer to: {call}"),
             None => String::new(),
         };

@@ -5,7 +5,7 @@ use tokio::time::{Duration, Instant};
 use super::Run;
 use crate::{
     hub::Seen,
-    plan::{Deviation, What},
+    plan::{Deviation, DeviationKind},
     trace::Action,
 };
 
@@ -36,7 +36,8 @@ impl Run<'_> {
     pub(super) fn delay(&mut self, seen: &Seen, deviation: Deviation) {
         self.end_delay(); // one call is delayed at a time
         self.hub.hold_call(seen.id);
-        let waits_for = if deviation.what == What::Delay { WaitsFor::Rest } else { WaitsFor::StepBegins };
+        let waits_for =
+            if deviation.what == DeviationKind::Delay { WaitsFor::Rest } else { WaitsFor::StepBegins };
         let what = format!("the request of {}: {}", seen.actor, seen.name);
         self.log(Action::Held { actor: seen.actor, what });
         self.delayed = Some(DelayedCall { call: seen.id, deviation, since: Instant::now(), waits_for });
@@ -61,7 +62,7 @@ impl Run<'_> {
     pub(super) fn early_step_ends(&mut self) {
         if self.delay_waits_for(WaitsFor::StepEnds) {
             match &mut self.delayed {
-                Some(delayed) if delayed.deviation.what == What::StepAround => {
+                Some(delayed) if delayed.deviation.what == DeviationKind::StepAround => {
                     delayed.waits_for = WaitsFor::Rest;
                 }
                 _ => self.end_delay(),

@@ -5,7 +5,7 @@ use tokio::time::{Duration, Instant};
 use super::{Run, quiet::Rest};
 use crate::{
     names::{Actor, process_of, stream_of},
-    plan::{Deviation, Until, What},
+    plan::{Deviation, DeviationKind, Until},
     reconciles::Reconcile,
     run::outcome::{ArrivedLine, End},
     trace::Action,
@@ -70,19 +70,19 @@ impl Run<'_> {
                 hold.lines += 1;
             }
             let begins = |deviation: &Deviation| {
-                matches!(deviation.what, What::Hold(_) | What::Relist(_))
+                matches!(deviation.what, DeviationKind::Hold(_) | DeviationKind::Relist(_))
                     && deviation.call == line
                     && deviation.number == number
             };
             if let Some(place) = self.plan.iter().position(begins) {
                 let actor = self.actor_of_stream(&stream);
                 match self.plan.remove(place).what {
-                    What::Hold(until) => {
+                    DeviationKind::Hold(until) => {
                         let what = format!("lines about {stream}, from {line} on");
                         self.log(Action::Held { actor, what });
                         self.begin_hold(actor, stream, until, HoldEnd::Delivers);
                     }
-                    What::Relist(until) => {
+                    DeviationKind::Relist(until) => {
                         let what = format!("lines about {stream}, from {line} on, which it never receives");
                         self.log(Action::Held { actor, what });
                         self.begin_hold(actor, stream, until, HoldEnd::Relists);

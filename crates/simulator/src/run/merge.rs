@@ -8,7 +8,7 @@
 use super::{expected::Expected, outcome::QuietWorld};
 use crate::{
     definition::Definition,
-    plan::{Plan, What},
+    plan::{DeviationKind, Plan},
     truth::has_equal_counts,
 };
 
@@ -24,10 +24,13 @@ pub(super) struct Merge<'e> {
 impl<'e> Merge<'e> {
     /// The comparison for a run of `plan`.
     pub(super) fn with(expected: Option<&'e Expected>, definition: &Definition, plan: &Plan) -> Self {
-        let is_crash = |what: What| {
+        let is_crash = |what: DeviationKind| {
             matches!(
                 what,
-                What::CrashBefore(_) | What::CrashAfter(_) | What::CrashAtRest(_) | What::CrashAgain
+                DeviationKind::CrashBefore(_)
+                    | DeviationKind::CrashAfter(_)
+                    | DeviationKind::CrashAtRest(_)
+                    | DeviationKind::CrashAgain
             )
         };
         let crashes_only = plan.deviations.iter().all(|deviation| is_crash(deviation.what));

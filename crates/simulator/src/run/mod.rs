@@ -63,7 +63,7 @@ use crate::{
     hub::Hub,
     idle::Idle,
     names::{Actor, CallName},
-    plan::{Deviation, Plan, Restart, What},
+    plan::{Deviation, DeviationKind, Plan, Restart},
     reconciles::Reconciles,
     remote::Remotes,
     trace::{Action, Entry},
@@ -362,14 +362,16 @@ impl<'d> Run<'d> {
         self.unrest_since = Instant::now();
         for deviation in &self.plan {
             match deviation.what {
-                What::Hold(_) | What::Relist(_) => self.hub.hold_from(&deviation.call, deviation.number),
-                What::Apart => self.hub.keep_apart(&deviation.call),
-                What::Late => self.hub.keep_late(&deviation.call),
-                What::Shuffle => self.hub.shuffle(deviation.number.into()),
+                DeviationKind::Hold(_) | DeviationKind::Relist(_) => {
+                    self.hub.hold_from(&deviation.call, deviation.number)
+                }
+                DeviationKind::Apart => self.hub.keep_apart(&deviation.call),
+                DeviationKind::Late => self.hub.keep_late(&deviation.call),
+                DeviationKind::Shuffle => self.hub.shuffle(deviation.number.into()),
                 _ => {}
             }
         }
-        self.plan.retain(|deviation| deviation.what != What::Shuffle);
+        self.plan.retain(|deviation| deviation.what != DeviationKind::Shuffle);
     }
 
     fn log(&mut self, action: Action) {
