@@ -83,6 +83,7 @@ fn evaluated(
     }
     let authorizer = |query: &AccessQuery| input.decide(query);
     let activation = input.activation(Some(&policy.variables), Some(&authorizer));
+    // Each mutation has a budget of its own.
     match expression.value(&activation, &mut POLICY_BUDGET.clone()) {
         Ok(value) => convert(value?),
         Err(exhausted) => Err(exhausted.message()),
@@ -103,7 +104,7 @@ fn merged(
     if input.attributes.is_of_resource() {
         return managed_fields::merge_configuration(&served.schema, object, &configuration);
     }
-    // Of the other kinds, only this one is in the OpenAPI document of its group and version, from which kube-apiserver takes types.
+    // kube-apiserver takes types from the OpenAPI document of a group and version. Of the kinds of subresources, only `Binding` is in one.
     let kind = &input.attributes.kind;
     let is_known = (kind.group, kind.version, kind.kind) == ("", "v1", "Binding");
     match schema::schema_of_kind(&kind.api_version(), kind.kind).filter(|_| is_known) {
