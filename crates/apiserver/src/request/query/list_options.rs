@@ -5,6 +5,7 @@ use kube_apimachinery::selector::{LabelSelector, field_terms};
 use kube_apimachinery::status::{ApiError, FieldError};
 
 use super::{Query, invalid_options, unsupported};
+use crate::request::verb::Verb;
 
 /// Meaning of the resource version in a list's options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,16 +33,16 @@ pub(crate) struct ListOptions {
 impl ListOptions {
     /// Parses and validates the options of a list.
     pub(crate) fn of_list(query: &Query) -> Result<Self, ApiError> {
-        Self::read(query, false)
+        Self::read(query, Verb::List)
     }
 
     /// Parses and validates the options of a watch.
     pub(crate) fn of_watch(query: &Query) -> Result<Self, ApiError> {
-        Self::read(query, true)
+        Self::read(query, Verb::Watch)
     }
 
-    /// Parses and validates the options; `watch` selects which combinations are allowed.
-    fn read(query: &Query, watch: bool) -> Result<Self, ApiError> {
+    /// Parses and validates the options; `verb` is list or watch, which allow other combinations.
+    fn read(query: &Query, verb: Verb) -> Result<Self, ApiError> {
         // Numbers are parsed first, then selectors. Both precede the validation of the options. Zero counts as unset, and so does a negative
         // limit. A watch with a negative timeout ends at once.
         let timeout_seconds = query.integer("timeoutSeconds")?.filter(|seconds| *seconds != 0);
@@ -58,7 +59,7 @@ impl ListOptions {
         let initial = query.flag("sendInitialEvents");
         let mut errors = Vec::new();
         let match_field = "resourceVersionMatch";
-        if watch {
+        if verb == Verb::Watch {
             if initial.is_some() && matching != "NotOlderThan" {
                 let detail = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
                 errors.push(FieldError::forbidden(match_field, detail));
