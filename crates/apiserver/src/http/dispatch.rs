@@ -14,9 +14,9 @@ use super::Server;
 use super::complete_response::complete_response;
 use super::deadline;
 use super::drain::drain;
-use super::execution::measured;
+use super::execution::execute;
 use super::measure;
-use super::resource_request::{ResourceRequest, admissible, is_well_formed};
+use super::resource_request::{ResourceRequest, is_well_formed, supported_request};
 use super::routes;
 use crate::api::audit::PendingEvent;
 use crate::api::authentication::browser;
@@ -202,8 +202,8 @@ where
             let permissions = permissions.clone();
             let request =
                 ResourceRequest { served, path, query, verb, user_agent, permissions, arrived, has_name };
-            let answered = match admissible(server, request, head, accept.as_deref(), warnings) {
-                Ok(call) => measured(server, call, head, body).await,
+            let answered = match supported_request(server, request, head, accept.as_deref(), warnings) {
+                Ok(call) => execute(server, call, head, body).await,
                 Err(error) => Err(error),
             };
             answered.unwrap_or_else(|error| failure(accept.as_deref(), &error)).into_response()

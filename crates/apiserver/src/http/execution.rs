@@ -10,7 +10,7 @@ use tokio::time::{Duration, timeout};
 use super::Server;
 use super::deadline;
 use super::measure;
-use super::resource_request::{Admissible, action, connection};
+use super::resource_request::{SupportedRequest, action, connection};
 use crate::api::verbs::reply::Reply;
 use crate::api::verbs::{self, Call};
 use crate::faults::FaultyWatch;
@@ -22,10 +22,10 @@ use crate::request::verb::Verb;
 /// Maximum time for which a read waits for a revision that is not committed yet.
 const FRESHNESS_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Answers a request that its resource supports, and measures it.
-pub(super) async fn measured<B>(
+/// Executes the verb of a request, and measures the request.
+pub(super) async fn execute<B>(
     server: &Server,
-    admissible: Box<Admissible>,
+    request: Box<SupportedRequest>,
     head: &Parts,
     body: B,
 ) -> Result<Reply, ApiError>
@@ -33,19 +33,19 @@ where
     B: Body<Data = Bytes> + Send,
     B::Error: std::fmt::Display,
 {
-    let Admissible { ref call, verb, arrived, has_name } = *admissible;
+    let SupportedRequest { ref call, verb, arrived, has_name } = *request;
     let labels = measure::of_resource(call, verb, has_name);
     let measured = server.cluster.metrics.measure(&labels, arrived);
     if verb == Verb::Watch {
         // `long` counts the watch when it ends; `measured` counts only a refusal.
         let long = server.cluster.metrics.measure_long(&labels, arrived);
         return match wait_for_revision(call, verb).await {
-            Ok(()) => watch(admissible.call, head, long),
+            Ok(()) => watch(request.call, head, long),
             Err(error) => verbs::watch::ended_by(call, &error).inspect(|_| long.answered(200)),
         }
         .inspect_err(|error| measured.answered(error.code()));
     }
-    let answered = perform_durably(server, call, verb, body).await;
+    let answered = execute_durably(server, call, verb, body).await;
     measured.answered(answered.as_ref().map_or_else(ApiError::code, |reply| reply.code));
     answered
 }
@@ -57,8 +57,8 @@ fn watch(call: Call, head: &Parts, measurement: Measurement) -> Result<Reply, Ap
     verbs::watch::run(call, closing, fault, Some(measurement))
 }
 
-/// Answers a request other than a watch, once the data file contains every change that the response can show.
-async fn perform_durably<B>(server: &Server, call: &Call, verb: Verb, body: B) -> Result<Reply, ApiError>
+/// Executes a verb other than a watch. Returns once the data file contains every change that the response can show.
+async fn execute_durably<B>(server: &Server, call: &Call, verb: Verb, body: B) -> Result<Reply, ApiError>
 where
     B: Body<Data = Bytes> + Send,
     B::Error: std::fmt::Display,
@@ -69,7 +69,7 @@ where
         // Checked before the change, because a commit that cannot be persisted is not undone.
         call.cluster.writable().await?;
     }
-    let outcome = perform(server, call, verb, body).await;
+    let outcome = execute_verb(server, call, verb, body).await;
     // The response may show commits of other requests, so all of them must be persisted before.
     call.cluster.all_kept().await?;
     if !is_read && call.cluster.is_watched(call.served.storage()) {
@@ -81,7 +81,7 @@ where
     outcome
 }
 
-async fn perform<B>(server: &Server, call: &Call, verb: Verb, body: B) -> Result<Reply, ApiError>
+async fn execute_verb<B>(server: &Server, call: &Call, verb: Verb, body: B) -> Result<Reply, ApiError>
 where
     B: Body<Data = Bytes> + Send,
     B::Error: std::fmt::Display,
@@ -110,12 +110,12 @@ where
                 wait_for_revision(call, verb).await?;
             }
             // Boxed, so that the futures of reads are not as large as those of writes.
-            deadline::of_write(Box::pin(write(call, verb, &body.bytes))).await
+            deadline::of_write(Box::pin(execute_write(call, verb, &body.bytes))).await
         }
     }
 }
 
-async fn write(call: &Call, verb: Verb, body: &Bytes) -> Result<Reply, ApiError> {
+async fn execute_write(call: &Call, verb: Verb, body: &Bytes) -> Result<Reply, ApiError> {
     let scale = call.path.subresource == "scale";
     match verb {
         Verb::Create => match action(&call.served, &call.path.subresource) {

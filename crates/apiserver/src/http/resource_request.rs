@@ -57,7 +57,7 @@ pub(super) struct ResourceRequest {
 }
 
 /// A request that its resource supports.
-pub(super) struct Admissible {
+pub(super) struct SupportedRequest {
     pub(super) call: Call,
     pub(super) verb: Verb,
     pub(super) arrived: Instant,
@@ -65,13 +65,13 @@ pub(super) struct Admissible {
 }
 
 /// Checks that the resource supports the request.
-pub(super) fn admissible(
+pub(super) fn supported_request(
     server: &Server,
     ResourceRequest { served, path, query, verb, user_agent, permissions, arrived, has_name }: ResourceRequest,
     head: &Parts,
     accept: Option<&str>,
     warnings: &Warnings,
-) -> Result<Box<Admissible>, ApiError> {
+) -> Result<Box<SupportedRequest>, ApiError> {
     if let Some(warning) = served.custom.as_ref().and_then(|custom| custom.warning.as_ref()) {
         warnings.add(warning.clone());
     }
@@ -132,7 +132,7 @@ pub(super) fn admissible(
         call.warn(warning);
     }
     // Boxed, because each future that passes it on keeps it twice.
-    Ok(Box::new(Admissible { call, verb, arrived, has_name }))
+    Ok(Box::new(SupportedRequest { call, verb, arrived, has_name }))
 }
 
 /// Whether a subresource of a builtin kind has no Table.

@@ -2,7 +2,7 @@
 //!
 //! Each verb is a function of a [`Call`]. Reads are synchronous, unless a webhook converts the objects. Writes wait only for admission
 //! plugins ([`admission`](crate::api::admission), which lists the order of all stages) and conversions. Waiting for a body, for a future
-//! revision or for events of a watch takes place in [`dispatch`](crate::http::dispatch) and in [`watch`]. Writes compute their result
+//! revision or for events of a watch takes place in the module `execution` of [`http`](crate::http) and in [`watch`]. Writes compute their result
 //! outside the store's lock, and start again if the object changed meanwhile.
 
 pub(crate) mod actions;
