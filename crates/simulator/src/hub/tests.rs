@@ -82,9 +82,7 @@ fn the_watch_with_the_oldest_line_delivers_all_its_lines_first() {
     assert!(hub.poll_read(other, &context).is_pending(), "nothing is delivered yet");
     assert_eq!(*hub.deliver(other), ["ADDED x", "ADDED z", "end"]);
     for is_last in [false, true] {
-        let Poll::Ready(Some(chunk)) = hub.poll_read(other, &context) else {
-            panic!("a line was delivered")
-        };
+        let Poll::Ready(Some(chunk)) = hub.poll_read(other, &context) else { panic!("a line was delivered") };
         assert!(chunk.text.ends_with(b"\n"));
         assert_eq!(chunk.is_last, is_last, "the first line arrives alone");
     }
