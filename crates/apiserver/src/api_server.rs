@@ -304,6 +304,12 @@ impl ApiServer {
         self.core.server.faults()
     }
 
+    /// Replaces the [addresses](Options::service_addresses) of services while the server runs. Webhooks are called there from the next
+    /// call on.
+    pub fn set_service_addresses(&self, addresses: BTreeMap<(String, String), SocketAddr>) {
+        self.indices.services.set_reachable(addresses);
+    }
+
     /// Stops the garbage collector and the protection of volumes until [`release_controllers`](Self::release_controllers). Without this call
     /// they act after each commit. A simulation decides when they act.
     #[doc(hidden)]

@@ -17,27 +17,37 @@ use crate::store::{Key, TypeMeta};
 /// Separates the random choices of addresses from other random values of a seed.
 const CHOICES: u64 = 0x5e71_1ce5;
 
+/// Addresses by namespace and name.
+type Addresses = BTreeMap<(String, String), SocketAddr>;
+
 /// Addresses of Services.
 pub(crate) struct Services {
-    /// Addresses by namespace and name, which take precedence over those in the store. Webhooks are called there.
-    pub(super) reachable: BTreeMap<(String, String), SocketAddr>,
+    /// Addresses that take precedence over those in the store. Webhooks are called there.
+    reachable: Mutex<Addresses>,
     range: ServiceRange,
     pool: Mutex<ServicePool>,
 }
 
 impl Services {
-    pub(crate) fn new(
-        range: ServiceRange,
-        seed: u64,
-        reachable: BTreeMap<(String, String), SocketAddr>,
-    ) -> Self {
-        Self { reachable, range, pool: Mutex::new(ServicePool::new(range, seed ^ CHOICES)) }
+    pub(crate) fn new(range: ServiceRange, seed: u64, reachable: Addresses) -> Self {
+        let pool = Mutex::new(ServicePool::new(range, seed ^ CHOICES));
+        Self { reachable: Mutex::new(reachable), range, pool }
     }
 
     /// Creates a copy for a server that begins in the state of this one.
     pub(crate) fn fork(&self) -> Self {
         let pool = Mutex::new(self.pool.lock().clone());
-        Self { reachable: self.reachable.clone(), range: self.range, pool }
+        Self { reachable: Mutex::new(self.reachable.lock().clone()), range: self.range, pool }
+    }
+
+    /// Replaces the addresses that take precedence over those in the store.
+    pub(crate) fn set_reachable(&self, reachable: Addresses) {
+        *self.reachable.lock() = reachable;
+    }
+
+    /// Returns the address of a Service that takes precedence over those in the store.
+    pub(super) fn reachable(&self, namespace: &str, name: &str) -> Option<SocketAddr> {
+        self.reachable.lock().get(&(namespace.to_owned(), name.to_owned())).copied()
     }
 
     /// Returns the range of cluster IPs.

@@ -33,7 +33,7 @@ impl ClusterState {
     /// Returns the address of a service, as `host:port`.
     fn resolve(&self, service: &ServiceReference) -> Result<String, String> {
         let ServiceReference { namespace, name, port, .. } = service;
-        if let Some(address) = self.services.reachable.get(&(namespace.clone(), name.clone())) {
+        if let Some(address) = self.services.reachable(namespace, name) {
             return Ok(address.to_string());
         }
         let table = StorageKey::core("services");

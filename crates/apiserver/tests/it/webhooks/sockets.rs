@@ -207,6 +207,19 @@ async fn a_webhook_behind_a_service_is_reached_at_the_given_address_under_the_na
     assert_eq!(create(&server, "a").await.0, 201);
 }
 
+/// A server for development learns the services of a program that gets its first webhook while the server runs.
+#[tokio::test]
+async fn addresses_of_services_can_be_replaced_while_the_server_runs() {
+    let hook = Allowing::start(&["hooks.default.svc"]).await;
+    let server = ApiServer::start(Options::default());
+    let client = json!({"service": {"namespace": "default", "name": "hooks"}, "caBundle": hook.bundle});
+    assert_eq!(failure(&server, &client).await, "service \"hooks\" not found");
+    server.set_service_addresses([(("default".to_owned(), "hooks".to_owned()), hook.address)].into());
+    assert_eq!(create(&server, "b").await.0, 201);
+    server.set_service_addresses(std::collections::BTreeMap::new());
+    assert_eq!(failure(&server, &client).await, "service \"hooks\" not found");
+}
+
 #[tokio::test]
 async fn a_service_without_an_address_is_an_error() {
     let server = ApiServer::start(Options::default());
