@@ -44,7 +44,8 @@ struct Line {
 }
 
 impl ChangeLines {
-    fn define(&mut self, group: &str, plural: &str, kind: &str, scope: &str) {
+    /// Adds a kind of the operator. A commit of its definition does so too.
+    pub(super) fn define(&mut self, group: &str, plural: &str, kind: &str, scope: &str) {
         let kind = Kind { kind: kind.to_owned(), is_namespaced: scope == "Namespaced" };
         self.kinds.insert((group.to_owned(), plural.to_owned()), kind);
     }

@@ -489,6 +489,27 @@ mod tests {
         }
     }
 
+    /// A definition that the server has already is installed again without a commit.
+    #[tokio::test]
+    async fn changes_of_restored_objects_have_lines() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let files = folder.path().join("operator");
+        let sample = folder.path().join("sample.yaml");
+        for (text, step) in [("hello", "created"), ("good morning", "changed"), ("good night", "changed")] {
+            let object = json!({
+                "apiVersion": "example.com/v1", "kind": "Album", "metadata": { "name": "a" }, "spec": { "text": text },
+            });
+            fs::write(&sample, object.to_string()).expect("a file");
+            let mut driven = Driven::start(SCHEMA);
+            driven.begin(&files).await;
+            driven.answer(&install_request()).await;
+            let apply = json!({ "request": "apply", "path": sample }).to_string();
+            assert_eq!(driven.answer(&apply).await, json!({ "answer": { "applied": 1 } }));
+            assert_eq!(driven.line().await, format!("album default/a  {step}"));
+            assert!(driven.end().await.is_ok());
+        }
+    }
+
     #[tokio::test]
     async fn a_port_in_use_is_named() {
         let folder = tempfile::tempdir().expect("a folder");

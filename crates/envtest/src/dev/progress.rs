@@ -2,6 +2,7 @@
 
 use std::{collections::VecDeque, time::Duration};
 
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube_apiserver_embedded::{ApiServer, Commit};
 use tokio::{
     sync::mpsc::{self, UnboundedReceiver},
@@ -30,6 +31,12 @@ impl Progress {
         });
         debug_assert!(is_first, "a server has one session");
         Self { changes: ChangeLines::default(), started, commits, lines: VecDeque::new() }
+    }
+
+    /// Reports changes of the kind of a definition that the server has already: no commit announces it.
+    pub(super) fn know(&mut self, definition: &CustomResourceDefinition) {
+        let (spec, names) = (&definition.spec, &definition.spec.names);
+        self.changes.define(&spec.group, &names.plural, &names.kind, &spec.scope);
     }
 
     /// Waits for the next line. Never completes once the server is gone.

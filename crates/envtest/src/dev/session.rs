@@ -138,11 +138,15 @@ impl Session {
         let lock = lock(&options.folder)?;
         let reader_token = random_token()?;
         let server = start_server(server_options(&options, &reader_token)?, &options)?;
-        let progress = Progress::new(&server);
+        let mut progress = Progress::new(&server);
         let listener = server.listen_with(options.address, ListenOptions::default().tls()).await?;
         let user = String::new();
         let folder = options.folder.clone();
         let session = Self { server, listener, folder, reader_token, user, _lock: lock };
+        let definitions = Api::<CustomResourceDefinition>::all(session.client());
+        for definition in definitions.list(&ListParams::default()).await.map_err(DevError::Request)? {
+            progress.know(&definition);
+        }
         for object in reader_rights() {
             apply(&session.client(), object, MANAGER).await.map_err(DevError::Grant)?;
         }
