@@ -6,6 +6,7 @@ use std::{
 };
 
 use serde_json::Value;
+use serde_saphyr::MessageFormatter;
 
 /// Failure to read a file or a folder.
 #[derive(Debug)]
@@ -34,11 +35,61 @@ pub(crate) fn documents_of(path: &Path) -> Result<Vec<Value>, DocumentError> {
 
 /// Reads all documents in a text.
 pub(crate) fn documents_of_text(text: &str) -> Result<Vec<Value>, String> {
-    // The first line of the error has the position and the reason; the other lines quote the file.
-    serde_saphyr::from_multiple(text)
-        .map_err(|error| error.to_string().lines().next().unwrap_or_default().to_owned())
+    serde_saphyr::from_multiple(text).map_err(|error| describe(&error))
+}
+
+/// The line and the reason, and what to do where that can be known.
+fn describe(error: &serde_saphyr::Error) -> String {
+    let location = error.location().map(|location| (location.line(), location.column()));
+    let error = error.without_snippet();
+    let reason = match (error, location) {
+        // A key of the object itself: usually the first one of another object.
+        (serde_saphyr::Error::DuplicateMappingKey { key: Some(key), .. }, Some((_, 1))) => {
+            format!("{key} is given a second time: remove it, or write --- on a line before another object")
+        }
+        (serde_saphyr::Error::DuplicateMappingKey { key: Some(key), .. }, _) => {
+            format!("{key} is given a second time: remove one of both")
+        }
+        _ => serde_saphyr::UserMessageFormatter.format_message(error).into_owned(),
+    };
+    match location {
+        Some((line, _)) => format!("line {line}: {reason}"),
+        None => reason,
+    }
 }
 
 fn unreadable(path: &Path) -> impl FnOnce(io::Error) -> DocumentError {
     |source| DocumentError::Read { path: path.to_owned(), source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Users see these errors behind the name of the file: no library, and none of its options, is mentioned.
+    #[test]
+    fn errors_have_the_line_and_the_cure() {
+        let object = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\n";
+        for (text, expected) in [
+            (
+                format!("{object}{object}"),
+                "line 5: apiVersion is given a second time: remove it, or write --- on a line before another object",
+            ),
+            (format!("{object}  name: b\n"), "line 5: name is given a second time: remove one of both"),
+            (format!("{object}data: *missing\n"), "line 5: "),
+            (format!("{object}data: [a\n"), "line "),
+        ] {
+            let error = documents_of_text(&text).expect_err(&text);
+            assert!(error.starts_with(expected), "{text}: {error}");
+            for part in ["error:", "Options", "Policy", "\n"] {
+                assert!(!error.contains(part), "{text}: {error}");
+            }
+        }
+    }
+
+    #[test]
+    fn documents_are_separated_by_dashes() {
+        let documents = documents_of_text("a: 1\n---\n---\nb: 2\n").expect("YAML");
+        assert_eq!(documents.iter().filter(|document| !document.is_null()).count(), 2);
+    }
 }
