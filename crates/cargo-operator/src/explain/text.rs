@@ -98,14 +98,14 @@ impl Answer {
         for summary in controllers {
             writeln!(
                 f,
-                "controller {}: {} queued, {} waiting, {} of {} workers busy, {} failing; {} runs, of which {} failed",
+                "controller {}: {} queued, {} waiting, {} of {} workers busy, {} failing; {}, of which {} failed",
                 summary.name,
                 summary.queued,
                 summary.waiting,
                 summary.running,
                 summary.workers,
                 summary.failing,
-                summary.runs,
+                plural(summary.runs, "run"),
                 summary.failures
             )?;
         }
@@ -370,6 +370,16 @@ mod tests {
                 "requests to the API server: 31 patch, 99 % of the latest within 31 ms, 3 failed (403: 3)",
             ],
         );
+    }
+
+    #[test]
+    fn one_run_is_not_several() {
+        let overview = overview(|overview| {
+            overview["controllers"][0]["runs"] = json!(1);
+            overview["controllers"][0]["failures"] = json!(0);
+        });
+        let text = Answer::of(overview, Vec::new(), None).to_string();
+        assert!(text.ends_with("4 failing; 1 run, of which 0 failed\n"), "{text}");
     }
 
     #[test]
