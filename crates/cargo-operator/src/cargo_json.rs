@@ -84,6 +84,22 @@ impl Package {
     }
 }
 
+impl Package {
+    /// Whether the default features enable all of these.
+    pub(crate) fn defaults_enable(&self, wanted: &[String]) -> bool {
+        let mut enabled = BTreeSet::from(["default"]);
+        let mut waiting = vec!["default"];
+        while let Some(feature) = waiting.pop() {
+            for other in self.features.get(feature).into_iter().flatten() {
+                if enabled.insert(other) {
+                    waiting.push(other);
+                }
+            }
+        }
+        wanted.iter().all(|feature| enabled.contains(&**feature))
+    }
+}
+
 impl BuildTarget {
     pub(crate) fn is_lib(&self) -> bool {
         self.kind.iter().any(|kind| kind == "lib")
@@ -166,6 +182,24 @@ mod tests {
                 expected,
                 "{features} {known:?}"
             );
+        }
+    }
+
+    #[test]
+    fn features_that_the_defaults_enable_are_found() {
+        for (features, wanted, expected) in [
+            ("{}", "dev", false),
+            (r#"{"default":["dev"],"dev":["dep:kube-envtest"]}"#, "dev", true),
+            (r#"{"default":["all"],"all":["dev","extra"],"dev":[],"extra":[]}"#, "dev,extra", true),
+            (r#"{"default":["dev"],"dev":[],"extra":[]}"#, "dev,extra", false),
+            (r#"{"default":["dev"],"dev":["default"]}"#, "dev", true),
+        ] {
+            let answer = format!(
+                r#"{{"packages":[{{"name":"a","version":"1.0.0","manifest_path":"/a/Cargo.toml","targets":[],"features":{features}}}],"workspace_root":"/a"}}"#
+            );
+            let metadata = Metadata::parse(answer.as_bytes()).expect("metadata");
+            let wanted: Vec<_> = wanted.split(',').map(str::to_owned).collect();
+            assert_eq!(metadata.packages[0].defaults_enable(&wanted), expected, "{features} {wanted:?}");
         }
     }
 

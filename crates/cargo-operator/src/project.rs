@@ -75,6 +75,8 @@ pub struct Project {
     manifest: PathBuf,
     /// Features without which the program `dev` is not built; `None` without this program.
     dev_features: Option<Vec<String>>,
+    /// Whether default features enable those that the program `dev` requires.
+    defaults_enable_dev: bool,
     /// Whether default features enable more than the program `dev` requires. Such features are not part of an image.
     defaults_differ_from_image: bool,
 }
@@ -237,6 +239,7 @@ impl Selection {
             settings: Settings::of(&package.name, &package.metadata)?,
             library: CrateRoot::of(package),
             manifest: package.manifest_path.clone(),
+            defaults_enable_dev: package.defaults_enable(dev_features.as_deref().unwrap_or_default()),
             defaults_differ_from_image: package
                 .defaults_enable_more_than(dev_features.as_deref().unwrap_or_default()),
             dev_features,
@@ -266,18 +269,29 @@ impl Selection {
         self.build_with(project, &project.bin, options, shell)
     }
 
-    /// Builds the program `dev`, which holds the API server of a session, and returns its path.
+    /// Builds the program, and the program `dev`, which holds the API server of a session, and returns their paths. One run of cargo
+    /// builds both if they have the same features.
     ///
     /// # Errors
     ///
-    /// Like [`build`](Self::build); also if there is no such program.
-    pub fn build_session(&self, project: &Project, shell: &Shell) -> Result<PathBuf, Failure> {
+    /// Like [`build`](Self::build); also if there is no program `dev`.
+    pub fn build_with_session(
+        &self,
+        project: &Project,
+        shell: &Shell,
+    ) -> Result<(PathBuf, PathBuf), Failure> {
         project.check_session()?;
-        let mut options = self.build_options();
-        if let Some(features) = project.dev_features.as_ref().filter(|features| !features.is_empty()) {
-            options.extend(["--features".into(), features.join(",").into()]);
+        let options = self.build_options();
+        let features = project.dev_features.as_deref().unwrap_or_default();
+        let has_features = self.features.all_features || features.is_empty();
+        if has_features || (project.defaults_enable_dev && self.keeps_default_features()) {
+            let [program, session] = self.build_bins(project, [&*project.bin, DEV], options, shell)?;
+            return Ok((program, session));
         }
-        self.build_with(project, DEV, options, shell)
+        let program = self.build(project, shell)?;
+        let mut options = options;
+        options.extend(["--features".into(), features.join(",").into()]);
+        Ok((program, self.build_with(project, DEV, options, shell)?))
     }
 
     /// Builds the program for an image: without default features and shared libraries, for `target`, in release mode unless a
@@ -311,11 +325,24 @@ impl Selection {
         options: Vec<OsString>,
         shell: &Shell,
     ) -> Result<PathBuf, Failure> {
+        let [program] = self.build_bins(project, [bin], options, shell)?;
+        Ok(program)
+    }
+
+    /// Builds programs in one run of cargo.
+    fn build_bins<const N: usize>(
+        &self,
+        project: &Project,
+        bins: [&str; N],
+        options: Vec<OsString>,
+        shell: &Shell,
+    ) -> Result<[PathBuf; N], Failure> {
         let mut command = Command::new(cargo());
         command
             .args(["build", "--message-format=json-render-diagnostics", "--manifest-path"])
             .arg(&project.manifest);
-        command.args(["--package", &project.package, "--bin", bin]).args(options);
+        command.args(["--package", &project.package]).args(bins.iter().flat_map(|bin| ["--bin", *bin]));
+        command.args(options);
         if shell.is_quiet() {
             command.arg("--quiet");
         }
@@ -325,8 +352,11 @@ impl Selection {
         if !output.status.success() {
             return Err(Failure::new(format!("{} does not compile", project.package)));
         }
-        cargo_json::program(&output.stdout, bin)
-            .ok_or_else(|| Failure::new(format!("cargo built no program {bin}")))
+        let mut programs = bins.map(|bin| (bin, cargo_json::program(&output.stdout, bin)));
+        match programs.iter().find(|(_, program)| program.is_none()) {
+            Some((bin, _)) => Err(Failure::new(format!("cargo built no program {bin}"))),
+            None => Ok(programs.each_mut().map(|(_, program)| program.take().unwrap_or_default())),
+        }
     }
 
     fn bin(&self, package: &Package) -> Result<String, Failure> {

@@ -147,22 +147,22 @@ impl Development {
             }
         };
         let began = Instant::now();
-        let program = arguments.selection.build(&project, &shell)?;
-        let (target, flags, rendered, build) = match cluster {
+        let (program, target, flags, rendered, build) = match cluster {
             Some(cluster) => {
+                let program = arguments.selection.build(&project, &shell)?;
                 let build = began.elapsed();
                 let flags = Cluster::flags(more);
                 let rendered = Rendered::by(&program, &flags).await?;
                 let cluster = cluster.connect(&project, &rendered, &folder).await?;
-                (Target::Cluster(cluster), flags, rendered, build)
+                (program, Target::Cluster(cluster), flags, rendered, build)
             }
             None => {
-                let server = arguments.selection.build_session(&project, &shell)?;
+                let (program, server) = arguments.selection.build_with_session(&project, &shell)?;
                 let build = began.elapsed();
                 let mut session = Session::begin(&server, &folder, more).await?;
                 let flags = session.flags().to_vec();
                 match start_server(arguments, &mut session, &program, &folder, &shell).await {
-                    Ok(rendered) => (Target::Own(Box::new(session)), flags, rendered, build),
+                    Ok(rendered) => (program, Target::Own(Box::new(session)), flags, rendered, build),
                     Err(failure) => {
                         session.end().await;
                         return Err(failure);
@@ -256,13 +256,13 @@ impl Development {
                         }
                     }
                 }
-                Event::Key(Key::Quit) => return Ok(()),
-                Event::Key(key) => self.press(key).await,
                 Event::Ended(status) => {
                     self.operator = None;
                     self.shell
                         .warn(format_args!("the operator ended ({status}); it starts after the next change"));
                 }
+                Event::Key(Key::Quit) => return Ok(()),
+                Event::Key(key) => self.press(key).await,
             }
         }
     }
