@@ -16,6 +16,8 @@ const LOCAL: &str = "kind-";
 #[derive(Debug)]
 pub(super) struct Cluster {
     context: String,
+    /// Name of the operator's program.
+    bin: String,
     kubeconfig: PathBuf,
     shell: Shell,
 }
@@ -55,13 +57,7 @@ impl ChosenCluster {
         folder: &Path,
     ) -> Result<Cluster, Failure> {
         let Self { context, server, config, shell } = self;
-        if !rendered.services.is_empty() {
-            return Err(Failure::new(format!(
-                "{} has webhooks, and the API server of context {context} cannot call them on this host",
-                project.bin
-            ))
-            .hint("run them on the API server of dev: leave out --on"));
-        }
+        refuse_webhooks(&project.bin, &context, rendered)?;
         if let Some((namespace, name)) = rendered.account() {
             let words = [
                 "get",
@@ -85,7 +81,7 @@ impl ChosenCluster {
         let kubeconfig = folder.join("cluster.kubeconfig");
         write::secret(&kubeconfig, &config)?;
         shell.status("Cluster", format_args!("{server} (context {context}), with your own rights"));
-        Ok(Cluster { context, kubeconfig, shell })
+        Ok(Cluster { context, bin: project.bin.clone(), kubeconfig, shell })
     }
 }
 
@@ -106,8 +102,9 @@ impl Cluster {
         &self.kubeconfig
     }
 
-    /// Installs or changes definitions.
+    /// Installs or changes definitions. Refuses a program that has webhooks now.
     pub(super) async fn define(&self, rendered: &Rendered) -> Result<(), Failure> {
+        refuse_webhooks(&self.bin, &self.context, rendered)?;
         let list = serde_json::json!({ "apiVersion": "v1", "kind": "List", "items": rendered.definitions })
             .to_string();
         self.apply("-", Some(&list)).await.map(drop)
@@ -122,6 +119,17 @@ impl Cluster {
         let words = ["apply", "--server-side", "--field-manager=cargo-operator", "-f", file];
         kubectl::answer(&self.context, &words, input, &self.shell).await
     }
+}
+
+/// Refuses an operator with webhooks, which the API server of a cluster could not call.
+fn refuse_webhooks(bin: &str, context: &str, rendered: &Rendered) -> Result<(), Failure> {
+    if rendered.services.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::new(format!(
+        "{bin} has webhooks, and the API server of context {context} cannot call them on this host"
+    ))
+    .hint("run them on the API server of dev: leave out --on"))
 }
 
 /// Whether a context is for development: the settings name it, or kind made it.
@@ -167,6 +175,24 @@ mod tests {
         {
             assert_eq!(is_allowed(context, &named), allowed, "{context}");
         }
+    }
+
+    /// Also one that gets its first webhook while the session runs.
+    #[tokio::test]
+    async fn an_operator_with_webhooks_is_refused() {
+        let cluster = Cluster {
+            context: "staging".to_owned(),
+            bin: "album".to_owned(),
+            kubeconfig: PathBuf::new(),
+            shell: Shell::new(crate::shell::Verbosity::Quiet),
+        };
+        let services = vec![("album".to_owned(), "album-webhooks".to_owned())];
+        let refused =
+            cluster.define(&Rendered { services, ..Rendered::default() }).await.expect_err("webhooks");
+        assert_eq!(
+            refused.message,
+            "album has webhooks, and the API server of context staging cannot call them on this host"
+        );
     }
 
     #[test]

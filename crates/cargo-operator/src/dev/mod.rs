@@ -342,6 +342,7 @@ impl Development {
         if let Some(operator) = self.operator.take() {
             operator.stop().await;
         }
+        self.target.starting(&rendered).await?;
         let (build, stopped) = (build.as_secs_f64(), stopping.elapsed().as_millis());
         self.start(&program)?;
         let bin = &self.project.bin;

@@ -23,7 +23,7 @@ use super::rendered::Rendered;
 use crate::{ask, failure::Failure};
 
 /// Schema of the messages that this program reads and writes.
-const SCHEMA: &str = "operator-session/v1";
+const SCHEMA: &str = "operator-session/v2";
 
 /// Variable of the environment that asks the program for a session.
 const VARIABLE: &str = "OPERATOR_SESSION";
@@ -108,6 +108,10 @@ struct Installed {
 struct Applied {
     applied: usize,
 }
+
+/// The answer to a request that has no result.
+#[derive(Deserialize)]
+struct Done {}
 
 #[derive(Deserialize)]
 struct Published {
@@ -194,6 +198,14 @@ impl Session {
         let request = json!({ "request": "install", "definitions": definitions, "rights": rights });
         let Installed { user } = self.request(&request).await?;
         self.user = user;
+        Ok(())
+    }
+
+    /// Announces the start of another program of the operator, after the end of the program before. The API server calls the webhooks of
+    /// its Services, and forgets those of other Services.
+    pub(super) async fn starting(&mut self, rendered: &Rendered) -> Result<(), Failure> {
+        let request = json!({ "request": "starting", "services": rendered.services });
+        let Done {} = self.request(&request).await?;
         Ok(())
     }
 
@@ -384,7 +396,7 @@ mod tests {
         Session::begin(&program, &folder.path().join("operator"), &[]).await
     }
 
-    const HELLO_LINE: &str = r#"echo '{"hello":{"schema":"operator-session/v1","library":"0.1.0"}}'"#;
+    const HELLO_LINE: &str = r#"echo '{"hello":{"schema":"operator-session/v2","library":"0.1.0"}}'"#;
     const FLAGS: &str = r#"read line; echo '{"answer":{"words":["--a"]}}'"#;
 
     #[tokio::test]

@@ -34,6 +34,14 @@ impl Target {
         }
     }
 
+    /// Announces the start of another program of the operator, after the end of the program before.
+    pub(super) async fn starting(&mut self, rendered: &Rendered) -> Result<(), Failure> {
+        match self {
+            Self::Own(session) => session.starting(rendered).await,
+            Self::Cluster(_) => Ok(()),
+        }
+    }
+
     /// Kubeconfig with which the operator connects.
     pub(super) fn operator_kubeconfig(&self) -> PathBuf {
         match self {

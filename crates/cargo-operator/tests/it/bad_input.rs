@@ -98,7 +98,7 @@ fn a_program_that_is_no_operator_is_named_and_finds_no_cluster() {
 
     // A session, and an operator that prints no manifests.
     let session = r##"fn main() {
-        println!(r#"{{"hello":{{"schema":"operator-session/v1","library":"0.1.0"}}}}"#);
+        println!(r#"{{"hello":{{"schema":"operator-session/v2","library":"0.1.0"}}}}"#);
         for _ in std::io::stdin().lines() {
             println!(r#"{{"answer":{{"words":[]}}}}"#);
         }
@@ -106,7 +106,7 @@ fn a_program_that_is_no_operator_is_named_and_finds_no_cluster() {
     fs::write(&dev, session).expect("a file");
     let reason = "error: the operator's program printed its manifests in an unknown form: ";
     refused(1, [reason, "its main has to return operator().main().await"]);
-    fs::write(&dev, session.replace("session/v1", "session/v9")).expect("a file");
+    fs::write(&dev, session.replace("session/v2", "session/v9")).expect("a file");
     let reason = "error: the program dev has sessions of schema operator-session/v9 of kube-envtest 0.1.0, and this is cargo-operator ";
     refused(1, [reason, "Hint cargo operator upgrade sets the libraries to the versions of this program"]);
 }

@@ -191,6 +191,10 @@ impl DrivenSession {
                 session.grant(&Rendered { definitions, rights, services: Vec::new() }).await?;
                 json!({ "user": session.user() })
             }
+            Request::Starting { services } => {
+                self.session()?.replace_services(services).await?;
+                json!({})
+            }
             Request::Apply { path } => {
                 let applied = self.session()?.apply_samples(&path).await?;
                 json!({ "applied": applied })
@@ -373,7 +377,7 @@ mod tests {
         assert_eq!(refused["error"]["kind"], "schema");
         let message = refused["error"]["message"].as_str().expect("a message");
         assert!(
-            message.ends_with("has sessions of operator-session/v1, and operator-session/v9 was requested")
+            message.ends_with("has sessions of operator-session/v2, and operator-session/v9 was requested")
         );
         assert!(ended(&mut driven.served, WITHIN).await.is_err(), "the process fails");
     }
@@ -385,12 +389,12 @@ mod tests {
         let mut driven = Driven::start(SCHEMA);
         driven.message().await;
         for (line, reason) in [
-            ("", "request: a line is no request of operator-session/v1: EOF"),
-            ("{\"request\":", "request: a line is no request of operator-session/v1: EOF"),
-            ("\u{0}\u{1}", "request: a line is no request of operator-session/v1: expected value"),
+            ("", "request: a line is no request of operator-session/v2: EOF"),
+            ("{\"request\":", "request: a line is no request of operator-session/v2: EOF"),
+            ("\u{0}\u{1}", "request: a line is no request of operator-session/v2: expected value"),
             (
                 r#"{"request":"stop"}"#,
-                "request: a line is no request of operator-session/v1: unknown variant",
+                "request: a line is no request of operator-session/v2: unknown variant",
             ),
             (r#"{"request":"publish"}"#, "request: the flags of the operator were not requested"),
             (r#"{"request":"apply","path":"/"}"#, "request: the session is not started"),
@@ -508,6 +512,50 @@ mod tests {
             assert_eq!(driven.line().await, format!("album default/a  {step}"));
             assert!(driven.end().await.is_ok());
         }
+    }
+
+    /// An operator gets its first webhook, and later has none, while the session runs.
+    #[tokio::test]
+    async fn services_are_those_of_the_program_that_starts() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let operator = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let port = operator.local_addr().expect("an address").port();
+        let mut driven = Driven::start(SCHEMA);
+        driven.message().await;
+        let flags = json!({ "request": "flags", "more": [format!("--webhook-bind-address=:{port}")] });
+        driven.answer(&flags.to_string()).await;
+        driven.answer(&start_request(folder.path(), "restore")).await;
+        let webhooks = json!({
+            "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
+            "metadata": { "name": "album" },
+            "webhooks": [{
+                "name": "album.example.com", "sideEffects": "None", "admissionReviewVersions": ["v1"], "timeoutSeconds": 1,
+                "clientConfig": { "service": { "namespace": "default", "name": "album-webhooks" } },
+                "rules": [{ "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"], "operations": ["*"] }],
+            }],
+        });
+        let sample = folder.path().join("sample.json");
+        let apply = json!({ "request": "apply", "path": sample }).to_string();
+        fs::write(&sample, webhooks.to_string()).expect("a file");
+        assert_eq!(driven.answer(&apply).await, json!({ "answer": { "applied": 1 } }));
+        let config = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "a" } });
+        fs::write(&sample, config.to_string()).expect("a file");
+        let error = driven.error(&apply).await;
+        assert!(error.ends_with("service \"album-webhooks\" not found"), "{error}");
+
+        let starting = json!({ "request": "starting", "services": [["default", "album-webhooks"]] });
+        assert_eq!(driven.answer(&starting.to_string()).await, json!({ "answer": {} }));
+        driven.send(&apply);
+        let called = timeout(WITHIN, operator.accept()).await.expect("in time").expect("a connection");
+        // No operator answers.
+        drop((called, operator));
+        let error = driven.message().await["error"]["message"].to_string();
+        assert!(error.contains("failed calling webhook") && !error.contains("not found"), "{error}");
+
+        let starting = json!({ "request": "starting", "services": [] });
+        assert_eq!(driven.answer(&starting.to_string()).await, json!({ "answer": {} }));
+        assert_eq!(driven.answer(&apply).await, json!({ "answer": { "applied": 1 } }), "nothing is called");
+        assert!(driven.end().await.is_ok());
     }
 
     #[tokio::test]

@@ -1,6 +1,7 @@
 //! An API server for development: with TLS, access control, and an account for the operator.
 
 use std::{
+    collections::BTreeSet,
     fs::{self, File, TryLockError},
     io,
     net::{IpAddr, Ipv4Addr, SocketAddr},
@@ -13,7 +14,7 @@ use k8s_openapi::{
             MutatingWebhookConfiguration, ValidatingWebhookConfiguration, WebhookClientConfig,
         },
         authentication::v1::{TokenRequest, TokenRequestSpec},
-        core::v1::ServiceAccount,
+        core::v1::{Service, ServiceAccount},
         rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding},
     },
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
@@ -122,6 +123,7 @@ pub struct Session {
     reader_token: String,
     /// User name of the operator; empty before [`grant`](Self::grant).
     user: String,
+    webhook_address: SocketAddr,
     /// Locked as long as the session uses the folder. The last field, because fields are dropped in their order.
     _lock: File,
 }
@@ -141,8 +143,8 @@ impl Session {
         let mut progress = Progress::new(&server);
         let listener = server.listen_with(options.address, ListenOptions::default().tls()).await?;
         let user = String::new();
-        let folder = options.folder.clone();
-        let session = Self { server, listener, folder, reader_token, user, _lock: lock };
+        let (folder, webhook_address) = (options.folder.clone(), options.webhook_address);
+        let session = Self { server, listener, folder, reader_token, user, webhook_address, _lock: lock };
         let definitions = Api::<CustomResourceDefinition>::all(session.client());
         for definition in definitions.list(&ListParams::default()).await.map_err(DevError::Request)? {
             progress.know(&definition);
@@ -150,28 +152,58 @@ impl Session {
         for object in reader_rights() {
             apply(&session.client(), object, MANAGER).await.map_err(DevError::Grant)?;
         }
-        session.delete_webhooks(&options.services).await?;
+        // The operator applies the configurations of its webhooks when it starts.
+        let mut served = session.stored_services().await?;
+        served.retain(|service| !options.services.contains(service));
+        session.delete_webhooks(&served).await?;
         write_secret(&session.kubeconfig(), &session.listener.kubeconfig())?;
         Ok((session, progress))
     }
 
-    /// Deletes the webhook configurations of the previous session. Their webhooks are not served until the operator runs, which applies
-    /// the configurations again.
-    async fn delete_webhooks(&self, services: &[(String, String)]) -> Result<(), DevError> {
-        let calls_operator = |config: &WebhookClientConfig| {
-            let service = config.service.as_ref().map(|service| (&service.namespace, &service.name));
-            service.is_some_and(|called| services.iter().any(|(namespace, name)| called == (namespace, name)))
+    /// Prepares for another program of the operator, which starts next and has these Services: their webhooks are called at the address of
+    /// the options from now on. Deletes webhook configurations of earlier programs that call other Services, unless the API server has such
+    /// a Service: nothing would answer the calls. Call it while no operator runs, because an operator applies its configurations again.
+    ///
+    /// # Errors
+    ///
+    /// The server refuses a request.
+    pub async fn replace_services(
+        &self,
+        services: impl IntoIterator<Item = (String, String)>,
+    ) -> Result<(), DevError> {
+        let services: BTreeSet<_> = services.into_iter().collect();
+        let addresses = services.iter().map(|service| (service.clone(), self.webhook_address));
+        self.server.set_service_addresses(addresses.collect());
+        let mut served = self.stored_services().await?;
+        served.extend(services);
+        self.delete_webhooks(&served).await
+    }
+
+    /// Namespaces and names of the Services that the API server has.
+    async fn stored_services(&self) -> Result<BTreeSet<(String, String)>, DevError> {
+        let services = Api::<Service>::all(self.client()).list(&ListParams::default()).await;
+        let services = services.map_err(DevError::Request)?;
+        let place = |service: &Service| (service.namespace().unwrap_or_default(), service.name_any());
+        Ok(services.iter().map(place).collect())
+    }
+
+    /// Deletes the webhook configurations that call a Service that is not `served`.
+    async fn delete_webhooks(&self, served: &BTreeSet<(String, String)>) -> Result<(), DevError> {
+        let is_unserved = |config: &WebhookClientConfig| {
+            let called =
+                config.service.as_ref().map(|service| (service.namespace.clone(), service.name.clone()));
+            called.is_some_and(|called| !served.contains(&called))
         };
         let (all, delete) = (ListParams::default(), DeleteParams::default());
         let mutating = Api::<MutatingWebhookConfiguration>::all(self.client());
         for found in mutating.list(&all).await.map_err(DevError::Request)? {
-            if found.webhooks.iter().flatten().any(|webhook| calls_operator(&webhook.client_config)) {
+            if found.webhooks.iter().flatten().any(|webhook| is_unserved(&webhook.client_config)) {
                 mutating.delete(&found.name_any(), &delete).await.map_err(DevError::Request)?;
             }
         }
         let validating = Api::<ValidatingWebhookConfiguration>::all(self.client());
         for found in validating.list(&all).await.map_err(DevError::Request)? {
-            if found.webhooks.iter().flatten().any(|webhook| calls_operator(&webhook.client_config)) {
+            if found.webhooks.iter().flatten().any(|webhook| is_unserved(&webhook.client_config)) {
                 validating.delete(&found.name_any(), &delete).await.map_err(DevError::Request)?;
             }
         }

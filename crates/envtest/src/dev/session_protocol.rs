@@ -2,7 +2,7 @@
 //!
 //! | direction | line |
 //! |---|---|
-//! | first line of the session | `{"hello":{"schema":"operator-session/v1","library":"0.1.0"}}` |
+//! | first line of the session | `{"hello":{"schema":"operator-session/v2","library":"0.1.0"}}` |
 //! | requests | `{"request":"start", …}`: see [`Request`] |
 //! | answers, one for each request, in the order of the requests | `{"answer":{…}}` or `{"error":{"kind":"…","message":"…"}}` |
 //! | changes in the cluster, at any time after `start` | `{"line":"guestbook default/sample  created → Ready"}` |
@@ -17,7 +17,7 @@ use serde_json::Value;
 use super::DevError;
 
 /// Schema of these messages. It changes when one side could misunderstand the other.
-pub(super) const SCHEMA: &str = "operator-session/v1";
+pub(super) const SCHEMA: &str = "operator-session/v2";
 
 /// A request to the session. Fields that this version does not know are refused, because ignoring them could do something else than
 /// `cargo operator dev` reports.
@@ -48,6 +48,11 @@ pub(super) enum Request {
         definitions: Vec<Value>,
         /// Namespace, service account, roles and bindings.
         rights: Vec<Value>,
+    },
+    /// Announces the start of another program of the operator, after the end of the program before: `{}`.
+    Starting {
+        /// Namespaces and names of its Services.
+        services: Vec<(String, String)>,
     },
     /// Applies the objects in a file or folder: `{"applied":1}`.
     Apply {
@@ -173,6 +178,10 @@ mod tests {
                 },
             ),
             (r#"{"request":"apply","path":"/p/samples"}"#, Request::Apply { path: "/p/samples".into() }),
+            (
+                r#"{"request":"starting","services":[["a","b"]]}"#,
+                Request::Starting { services: vec![("a".to_owned(), "b".to_owned())] },
+            ),
             (r#"{"request":"publish"}"#, Request::Publish {}),
         ] {
             assert_eq!(Request::parse(line.as_bytes()), Ok(expected), "{line}");
@@ -195,7 +204,7 @@ mod tests {
         ] {
             let refused = Request::parse(line.as_bytes()).expect_err(line);
             assert_eq!(refused.kind, RefusalKind::Request, "{line}");
-            let start = "a line is no request of operator-session/v1: ";
+            let start = "a line is no request of operator-session/v2: ";
             assert!(refused.message.starts_with(start) && refused.message.contains(reason), "{refused:?}");
         }
     }
@@ -205,7 +214,7 @@ mod tests {
         for (message, expected) in [
             (
                 Message::Hello { schema: SCHEMA, library: "0.1.0" },
-                r#"{"hello":{"schema":"operator-session/v1","library":"0.1.0"}}"#,
+                r#"{"hello":{"schema":"operator-session/v2","library":"0.1.0"}}"#,
             ),
             (Message::Line("a → \"b\"\nc".to_owned()), r#"{"line":"a → \"b\"\nc"}"#),
             (Message::Answer(json!({ "applied": 1 })), r#"{"answer":{"applied":1}}"#),
