@@ -27,7 +27,7 @@ use self::{
     keys::{Key, Keys},
     process::Running,
     rendered::Rendered,
-    session::{PORT_IN_USE, Session, check_folder},
+    session::{PORT_IN_USE, Session, check_folder, counted},
     sources::{Changed, Sources},
     target::Target,
 };
@@ -403,8 +403,8 @@ async fn start_server(
     let previous = if arguments.reset { "delete" } else { "restore" };
     let started = session.start(folder, arguments.port, previous, &rendered).await?;
     let kubeconfig = write::relative(&started.kubeconfig, here().as_deref().unwrap_or(folder));
-    let before = started.objects;
-    let kept = if before > 0 { format!(", {} from before", objects(before)) } else { String::new() };
+    let before = counted(&started.objects);
+    let kept = if before.is_empty() { String::new() } else { format!(", {before} from before") };
     shell.status("API server", format_args!("{}{kept}   export KUBECONFIG={kubeconfig}", started.url));
     Ok(rendered)
 }

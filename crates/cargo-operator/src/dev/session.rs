@@ -70,11 +70,21 @@ pub(super) struct Session {
 pub(super) struct Started {
     /// Address of the API server.
     pub(super) url: String,
-    /// Objects that the previous session has left.
-    pub(super) objects: usize,
+    /// Objects of the operator's kinds that the previous session has left.
+    pub(super) objects: Vec<KindCount>,
     /// Path of the administrator's kubeconfig.
     pub(super) kubeconfig: PathBuf,
     operator_kubeconfig: PathBuf,
+}
+
+/// Number of stored objects of a kind.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub(super) struct KindCount {
+    /// Name of one object, such as `guestbook`.
+    singular: String,
+    /// Name of several objects, such as `guestbooks`.
+    plural: String,
+    count: usize,
 }
 
 /// A message of the program.
@@ -294,6 +304,14 @@ impl Session {
     }
 }
 
+/// `2 guestbooks, 1 photo`; empty without objects.
+pub(super) fn counted(counts: &[KindCount]) -> String {
+    let named = counts.iter().map(|KindCount { singular, plural, count }| {
+        format!("{count} {}", if *count == 1 { singular } else { plural })
+    });
+    named.collect::<Vec<_>>().join(", ")
+}
+
 /// Checks that no session uses the folder, before anything is built. The program `dev` checks it again, by the lock that it takes.
 pub(super) fn check_folder(folder: &Path) -> Result<(), Failure> {
     // There is no such file before the first session. Whether the folder can be used at all shows later.
@@ -501,6 +519,22 @@ mod tests {
         }
         let ended = session.next_line().await.expect_err("it ended");
         assert_eq!(ended.message, "the API server of the session ended (exit status: 4)");
+    }
+
+    /// Another session may have left objects of several kinds: each is named, because no other objects are counted.
+    #[test]
+    fn objects_of_the_previous_session_are_named() {
+        for (answer, expected) in [
+            ("[]", ""),
+            (r#"[{"singular":"photo","plural":"photos","count":1}]"#, "1 photo"),
+            (
+                r#"[{"singular":"dnspolicy","plural":"dnspolicies","count":12},{"singular":"photo","plural":"photos","count":1}]"#,
+                "12 dnspolicies, 1 photo",
+            ),
+        ] {
+            let counts: Vec<KindCount> = serde_json::from_str(answer).expect("counts");
+            assert_eq!(counted(&counts), expected);
+        }
     }
 
     /// Lines that are not printed in time do not stop the API server.

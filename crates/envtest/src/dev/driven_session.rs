@@ -18,7 +18,7 @@ use tokio::sync::{
 };
 
 use super::{
-    DevError, PreviousObjects, Progress, Rendered, Session, SessionFlags, SessionOptions,
+    DevError, KindCount, PreviousObjects, Progress, Rendered, Session, SessionFlags, SessionOptions,
     session_protocol::{Message, Previous, Refusal, RefusalKind, Request, SCHEMA},
 };
 
@@ -177,6 +177,12 @@ impl DrivenSession {
                 let definitions = parsed(definitions)?;
                 let (session, progress) = Session::start(options).await?;
                 let objects = session.count(&definitions).await?;
+                let objects: Vec<_> = objects
+                    .iter()
+                    .map(|KindCount { singular, plural, count }| {
+                        json!({ "singular": singular, "plural": plural, "count": count })
+                    })
+                    .collect();
                 let started = json!({
                     "url": session.url(), "objects": objects,
                     "kubeconfig": session.kubeconfig(), "operatorKubeconfig": session.operator_kubeconfig(),
@@ -434,7 +440,7 @@ mod tests {
         driven.answer(r#"{"request":"flags","more":[]}"#).await;
         driven.send(&start_request(folder.path(), "restore"));
         let started = driven.answer(&" ".repeat(MAX as usize + 1)).await;
-        assert_eq!(started["answer"]["objects"], 0, "{started}");
+        assert_eq!(started["answer"]["objects"], json!([]), "{started}");
         assert_eq!(driven.message().await["error"]["message"], "a line has more than 4096 bytes");
         assert!(ended(&mut driven.served, WITHIN).await.is_err(), "the process fails");
     }
@@ -446,7 +452,7 @@ mod tests {
         let files = folder.path().join("operator");
         let mut driven = Driven::start(SCHEMA);
         let started = driven.begin(&files).await;
-        assert_eq!(started["answer"]["objects"], 0, "{started}");
+        assert_eq!(started["answer"]["objects"], json!([]), "{started}");
         assert!(files.join("kubeconfig").is_file());
         let again = driven.error(&start_request(&files, "restore")).await;
         assert_eq!(again, "request: the session was started before");
@@ -483,7 +489,8 @@ mod tests {
         assert!(driven.end().await.is_ok());
         assert!(!files.join("session.json").exists(), "the session has ended");
 
-        for (previous, objects) in [("restore", 1), ("delete", 0)] {
+        let one = json!([{ "singular": "album", "plural": "albums", "count": 1 }]);
+        for (previous, objects) in [("restore", one), ("delete", json!([]))] {
             let mut next = Driven::start(SCHEMA);
             next.message().await;
             next.answer(r#"{"request":"flags","more":[]}"#).await;

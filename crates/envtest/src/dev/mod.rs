@@ -20,7 +20,7 @@ pub use self::{
     apply::ApplyError,
     program::{Rendered, SessionFlags, run},
     progress::Progress,
-    session::{PreviousObjects, Session, SessionOptions},
+    session::{KindCount, PreviousObjects, Session, SessionOptions},
 };
 use crate::CrdError;
 

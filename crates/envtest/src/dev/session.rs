@@ -61,6 +61,18 @@ pub enum PreviousObjects {
     Delete,
 }
 
+/// Number of stored objects of a kind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct KindCount {
+    /// Name of one object, such as `guestbook`.
+    pub singular: String,
+    /// Name of several objects, such as `guestbooks`.
+    pub plural: String,
+    /// Number of objects.
+    pub count: usize,
+}
+
 /// Options of a [`Session`].
 #[derive(Debug, Clone)]
 #[must_use]
@@ -240,26 +252,31 @@ impl Session {
         &self.user
     }
 
-    /// Number of stored objects of the kinds of these definitions. Kinds that the server does not know yet have none.
+    /// Number of stored objects of each kind of these definitions. Kinds without objects are left out, and so are those that the server
+    /// does not know yet.
     ///
     /// # Errors
     ///
     /// The server refuses a request.
-    pub async fn count(&self, definitions: &[CustomResourceDefinition]) -> Result<usize, DevError> {
-        let mut count = 0;
+    pub async fn count(&self, definitions: &[CustomResourceDefinition]) -> Result<Vec<KindCount>, DevError> {
+        let mut counts = Vec::new();
         for definition in definitions {
             let (spec, names) = (&definition.spec, &definition.spec.names);
             let Some(version) = spec.versions.iter().find(|version| version.served) else { continue };
             let kind = GroupVersionKind::gvk(&spec.group, &version.name, &names.kind);
             let resource = ApiResource::from_gvk_with_plural(&kind, &names.plural);
             let objects = Api::<DynamicObject>::all_with(self.client(), &resource);
-            match objects.list_metadata(&ListParams::default()).await {
-                Ok(list) => count += list.items.len(),
-                Err(kube::Error::Api(status)) if status.code == 404 => {}
+            let count = match objects.list_metadata(&ListParams::default()).await {
+                Ok(list) => list.items.len(),
+                Err(kube::Error::Api(status)) if status.code == 404 => 0,
                 Err(error) => return Err(DevError::Request(error)),
+            };
+            if count > 0 {
+                let singular = names.singular.clone().unwrap_or_else(|| names.kind.to_lowercase());
+                counts.push(KindCount { singular, plural: names.plural.clone(), count });
             }
         }
-        Ok(count)
+        Ok(counts)
     }
 
     /// Installs or changes definitions, and waits until their kinds are served. Definitions that are no longer given remain, with their

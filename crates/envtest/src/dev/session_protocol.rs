@@ -29,7 +29,8 @@ pub(super) enum Request {
         /// Flags of the user.
         more: Vec<String>,
     },
-    /// Starts the API server: `{"url":…,"kubeconfig":…,"operatorKubeconfig":…,"objects":0}`. The flags must have been chosen.
+    /// Starts the API server: `{"url":…,"kubeconfig":…,"operatorKubeconfig":…,"objects":[…]}`, where the objects of each kind are counted:
+    /// `{"singular":"guestbook","plural":"guestbooks","count":1}`. The flags must have been chosen.
     Start {
         /// Folder of the session's files.
         folder: PathBuf,
