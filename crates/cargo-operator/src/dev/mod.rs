@@ -28,7 +28,7 @@ use self::{
     process::Running,
     rendered::Rendered,
     session::{PORT_IN_USE, Session, check_folder, counted},
-    sources::{Changed, Sources},
+    sources::{Changed, Sources, file_time},
     target::Target,
 };
 use crate::{
@@ -146,7 +146,7 @@ impl Development {
                 None
             }
         };
-        let began = Instant::now();
+        let (began, began_at) = (Instant::now(), file_time());
         let (program, target, flags, rendered, build) = match cluster {
             Some(cluster) => {
                 let program = arguments.selection.build(&project, &shell)?;
@@ -190,7 +190,13 @@ impl Development {
             is_stale: false,
         };
         match dev.first_start(arguments, &program, &rendered, build).await {
-            Ok(()) => Ok(dev),
+            Ok(()) => {
+                if let Some(file) = dev.sources.saved_since(began_at) {
+                    dev.shell.status("Changed", file);
+                    dev.build();
+                }
+                Ok(dev)
+            }
             Err(failure) => {
                 dev.end().await;
                 Err(failure)
@@ -238,24 +244,15 @@ impl Development {
             match self.next().await {
                 Event::Line(line) => self.shell.result(line?),
                 Event::Changed(changed) => {
-                    if changed.samples {
+                    self.shell.status("Changed", &changed.files);
+                    if !changed.samples.is_empty() {
                         self.report(Self::apply_samples).await;
                     }
                     if changed.code {
-                        self.shell.status("Changed", changed.first);
                         self.build();
                     }
                 }
-                Event::Built(built) => {
-                    if std::mem::take(&mut self.is_stale) {
-                        self.build();
-                    } else if let Err(failure) = self.replace(built).await {
-                        self.shell.fail(&failure);
-                        if self.operator.is_some() {
-                            self.shell.note("Note", "the operator goes on as it was built before");
-                        }
-                    }
-                }
+                Event::Built(built) => self.built(built).await,
                 Event::Ended(status) => {
                     self.operator = None;
                     self.shell
@@ -283,13 +280,30 @@ impl Development {
         tokio::select! {
             biased;
             key = pressed => Event::Key(key),
-            line = self.target.next_line() => Event::Line(line),
             changed = self.sources.changed() => Event::Changed(changed),
             Some(built) = self.builds.join_next() => Event::Built(match built {
                 Ok(built) => built,
                 Err(error) => Err(Failure::new(format!("the build panicked: {error}"))),
             }),
+            line = self.target.next_line() => Event::Line(line),
             status = ended => Event::Ended(status),
+        }
+    }
+
+    /// Replaces the operator after a build, unless another one follows.
+    async fn built(&mut self, built: Result<PathBuf, Failure>) {
+        if std::mem::take(&mut self.is_stale) {
+            self.build();
+            return;
+        }
+        let compiles = built.is_ok();
+        let Err(failure) = self.replace(built).await else { return };
+        self.shell.fail(&failure);
+        if self.operator.is_some() {
+            self.shell.note("Note", "the operator goes on as it was built before");
+        }
+        if !compiles && let Err(failure) = self.sources.follow_failed_build() {
+            self.shell.fail(&failure);
         }
     }
 

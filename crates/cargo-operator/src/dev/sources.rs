@@ -4,15 +4,16 @@ use std::{
     collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
+    time::SystemTime,
 };
 
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::{
     sync::mpsc::{self, UnboundedReceiver},
-    time::{Duration, timeout},
+    time::{Duration, Instant, timeout_at},
 };
 
-use crate::failure::Failure;
+use crate::{failure::Failure, write};
 
 /// Time without a change after which a group of changes is complete: editors write and rename several files.
 const QUIET: Duration = Duration::from_millis(50);
@@ -22,10 +23,10 @@ const QUIET: Duration = Duration::from_millis(50);
 pub(super) struct Changed {
     /// The operator must be built again.
     pub(super) code: bool,
-    /// Samples must be applied again.
-    pub(super) samples: bool,
-    /// The first file.
-    pub(super) first: String,
+    /// Samples that must be applied again.
+    pub(super) samples: Vec<PathBuf>,
+    /// The files, for users: `src/lib.rs and 2 more`.
+    pub(super) files: String,
 }
 
 /// Watches files. Folders are watched, because editors replace files.
@@ -34,8 +35,16 @@ pub(super) struct Sources {
     events: UnboundedReceiver<PathBuf>,
     watched: BTreeSet<PathBuf>,
     files: WatchedFiles,
-    /// Changes of the group that is not complete yet.
-    group: Vec<PathBuf>,
+    group: ChangeGroup,
+}
+
+/// Changes that are not complete yet.
+#[derive(Debug, Default)]
+struct ChangeGroup {
+    /// Files in the order of their first change.
+    paths: Vec<PathBuf>,
+    /// Time of the latest change; `None` without changes.
+    latest: Option<Instant>,
 }
 
 /// Files that are watched for changes.
@@ -45,6 +54,8 @@ struct WatchedFiles {
     code: BTreeSet<PathBuf>,
     /// File or folder of samples; `None` if none are applied.
     samples: Option<PathBuf>,
+    /// Whether the last build failed. Then the list of files is that of an earlier build, and lacks new ones.
+    are_outdated: bool,
 }
 
 impl Sources {
@@ -66,7 +77,7 @@ impl Sources {
             events,
             watched: BTreeSet::new(),
             files: WatchedFiles::default(),
-            group: Vec::new(),
+            group: ChangeGroup::default(),
         })
     }
 
@@ -82,12 +93,38 @@ impl Sources {
             .map_err(|error| Failure::new(format!("cannot read {}: {error}", list.display())))?;
         let mut code = dependencies(&text);
         code.insert(project.join("Cargo.toml"));
-        let mut folders: BTreeSet<PathBuf> =
-            code.iter().filter_map(|file| file.parent()).map(Path::to_owned).collect();
+        let mut folders = folders_of(&code);
         folders.extend(samples.and_then(|samples| match samples.is_dir() {
             true => Some(samples.to_owned()),
             false => samples.parent().filter(|_| samples.exists()).map(Path::to_owned),
         }));
+        self.watch(folders)?;
+        let (project, samples) = (project.to_owned(), samples.map(Path::to_owned));
+        self.files = WatchedFiles { project, code, samples, are_outdated: false };
+        Ok(())
+    }
+
+    /// Also watches all other Rust files below `src` of the project, until [`follow`](Self::follow) is called after a build that succeeds:
+    /// a build that fails may have read new files, and does not list them.
+    pub(super) fn follow_failed_build(&mut self) -> Result<(), Failure> {
+        self.files.are_outdated = true;
+        let mut folders = self.watched.clone();
+        add_folders(&self.files.project.join("src"), &mut folders);
+        self.watch(folders)
+    }
+
+    /// Returns a file of the project's code that was saved after `time`: while the first build ran, no file was watched.
+    pub(super) fn saved_since(&self, time: SystemTime) -> Option<String> {
+        let WatchedFiles { project, code, .. } = &self.files;
+        let manifest = project.join("Cargo.toml");
+        // A build may write code elsewhere.
+        let mut own = code.iter().filter(|file| is_source_of(project, file) || **file == manifest);
+        let saved = own.find(|file| modified(file).is_some_and(|modified| modified > time))?;
+        Some(write::relative(saved, project))
+    }
+
+    /// Watches these folders, and no others.
+    fn watch(&mut self, folders: BTreeSet<PathBuf>) -> Result<(), Failure> {
         for gone in self.watched.difference(&folders) {
             // Fails only if the folder is not watched.
             let _ = self.watcher.unwatch(gone);
@@ -98,7 +135,6 @@ impl Sources {
                 .map_err(|error| Failure::new(format!("cannot watch {}: {error}", folder.display())))?;
         }
         self.watched = folders;
-        self.files = WatchedFiles { project: project.to_owned(), code, samples: samples.map(Path::to_owned) };
         Ok(())
     }
 
@@ -109,17 +145,63 @@ impl Sources {
     /// Dropping the future loses no change.
     pub(super) async fn changed(&mut self) -> Changed {
         loop {
-            if self.group.is_empty() {
-                let Some(first) = self.events.recv().await else { return std::future::pending().await };
-                self.group.push(first);
-            }
-            while let Ok(Some(path)) = timeout(QUIET, self.events.recv()).await {
-                self.group.push(path);
-            }
-            if let Some(changed) = self.files.judge(&std::mem::take(&mut self.group)) {
-                return changed;
+            let received = match self.group.end() {
+                None => Ok(self.events.recv().await),
+                // A time, because this future is dropped at each other event of the session, and begins again.
+                Some(end) => timeout_at(end, self.events.recv()).await,
+            };
+            match received {
+                Ok(Some(path)) => self.group.add(path, Instant::now()),
+                Ok(None) => return std::future::pending().await,
+                Err(_) => {
+                    if let Some(changed) = self.files.judge(&std::mem::take(&mut self.group).paths) {
+                        return changed;
+                    }
+                }
             }
         }
+    }
+}
+
+impl ChangeGroup {
+    fn add(&mut self, path: PathBuf, now: Instant) {
+        if !self.paths.contains(&path) {
+            self.paths.push(path);
+        }
+        self.latest = Some(now);
+    }
+
+    /// Time at which the group is complete if nothing follows; `None` without changes.
+    fn end(&self) -> Option<Instant> {
+        self.latest.map(|latest| latest + QUIET)
+    }
+}
+
+/// Time on the clock of file systems.
+#[expect(clippy::disallowed_methods, reason = "it is compared with times of files, which no test can pause")]
+pub(super) fn file_time() -> SystemTime {
+    SystemTime::now()
+}
+
+/// Time at which a file was saved; `None` if the file system does not say it.
+fn modified(file: &Path) -> Option<SystemTime> {
+    fs::metadata(file).and_then(|metadata| metadata.modified()).ok()
+}
+
+/// Folders that contain these files.
+fn folders_of(files: &BTreeSet<PathBuf>) -> BTreeSet<PathBuf> {
+    files.iter().filter_map(|file| file.parent()).map(Path::to_owned).collect()
+}
+
+/// Adds a folder and those below it. Folders that cannot be read are left out.
+fn add_folders(folder: &Path, folders: &mut BTreeSet<PathBuf>) {
+    let mut waiting = vec![folder.to_owned()];
+    while let Some(folder) = waiting.pop() {
+        let Ok(entries) = fs::read_dir(&folder) else { continue };
+        // Links are not followed: they may lead back.
+        let is_folder = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());
+        waiting.extend(entries.flatten().filter(is_folder).map(|entry| entry.path()));
+        folders.insert(folder);
     }
 }
 
@@ -127,17 +209,33 @@ impl WatchedFiles {
     /// Returns the consequence of changed files; `None` if none of them is watched.
     fn judge(&self, paths: &[PathBuf]) -> Option<Changed> {
         let is_sample = |path: &&PathBuf| {
-            let is_object = path.extension().is_some_and(|it| it == "yaml" || it == "yml" || it == "json");
-            is_object && self.samples.as_ref().is_some_and(|samples| path.starts_with(samples))
+            is_object_file(path) && self.samples.as_ref().is_some_and(|samples| path.starts_with(samples))
         };
-        let is_code = |path: &&PathBuf| self.code.contains(*path);
-        let first = paths.iter().find(|path| is_code(path) || is_sample(path))?;
+        let is_code = |path: &&PathBuf| {
+            self.code.contains(*path) || (self.are_outdated && is_source_of(&self.project, path))
+        };
+        let watched: Vec<_> = paths.iter().filter(|path| is_code(path) || is_sample(path)).collect();
+        let first = write::relative(watched.first()?, &self.project);
         Some(Changed {
             code: paths.iter().any(|path| is_code(&path)),
-            samples: paths.iter().any(|path| is_sample(&path)),
-            first: first.strip_prefix(&self.project).unwrap_or(first).display().to_string(),
+            samples: paths.iter().filter(is_sample).cloned().collect(),
+            files: match watched.len() - 1 {
+                0 => first,
+                more => format!("{first} and {more} more"),
+            },
         })
     }
+}
+
+/// Whether a file can contain samples.
+pub(super) fn is_object_file(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "yaml" || extension == "yml" || extension == "json")
+}
+
+/// Whether a file is a Rust file below `src` of the project. Editors write files whose names begin with `.` or `#` beside those.
+fn is_source_of(project: &Path, path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    path.starts_with(project.join("src")) && name.ends_with(".rs") && !name.starts_with(['.', '#'])
 }
 
 /// Files in one of cargo's lists: `program: file file`, with escaped spaces.
@@ -164,15 +262,85 @@ mod tests {
             project: "/p".into(),
             code: ["/p/src/lib.rs".into(), "/p/Cargo.toml".into()].into(),
             samples: Some("/p/samples".into()),
+            are_outdated: false,
         };
-        let judge = |paths: &[&str]| {
+        let judge = |files: &WatchedFiles, paths: &[&str]| {
             let paths: Vec<PathBuf> = paths.iter().map(PathBuf::from).collect();
-            files.judge(&paths).map(|changed| (changed.code, changed.samples, changed.first))
+            files.judge(&paths).map(|Changed { code, samples, files }| (code, samples, files))
         };
-        assert_eq!(judge(&["/p/src/.lib.rs.swp", "/p/README.md"]), None);
-        assert_eq!(judge(&["/p/src/4913", "/p/src/lib.rs"]), Some((true, false, "src/lib.rs".to_owned())));
-        let both = judge(&["/p/samples/a.yaml", "/p/Cargo.toml"]);
-        assert_eq!(both, Some((true, true, "samples/a.yaml".to_owned())));
-        assert_eq!(judge(&["/p/samples/a.txt"]), None);
+        let sample = || vec![PathBuf::from("/p/samples/a.yaml")];
+        for (paths, expected) in [
+            (&["/p/src/.lib.rs.swp", "/p/README.md"][..], None),
+            (&["/p/src/4913", "/p/src/lib.rs"], Some((true, Vec::new(), "src/lib.rs".to_owned()))),
+            (&["/p/samples/a.yaml"], Some((false, sample(), "samples/a.yaml".to_owned()))),
+            (
+                &["/p/samples/a.yaml", "/p/Cargo.toml", "/p/x"],
+                Some((true, sample(), "samples/a.yaml and 1 more".to_owned())),
+            ),
+            (&["/p/samples/a.txt"], None),
+            (&["/p/src/new.rs"], None),
+        ] {
+            assert_eq!(judge(&files, paths), expected, "{paths:?}");
+        }
+        // After a build that failed, a new file may be the one to mend.
+        let outdated = WatchedFiles { are_outdated: true, ..files };
+        for (path, is_source) in [
+            ("/p/src/photo/new.rs", true),
+            ("/p/src/.#new.rs", false),
+            ("/p/src/new.rs.orig", false),
+            ("/p/tests/new.rs", false),
+        ] {
+            assert_eq!(judge(&outdated, &[path]).is_some(), is_source, "{path}");
+        }
+    }
+
+    #[test]
+    fn files_that_are_saved_during_the_first_build_are_found() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+        let save = |name: &str, seconds: i64| {
+            let path = folder.path().join(name);
+            fs::create_dir_all(path.parent().expect("a folder")).expect("folders");
+            let file = fs::File::create(&path).expect("a file");
+            let age = Duration::from_secs(seconds.unsigned_abs());
+            file.set_modified(if seconds < 0 { time - age } else { time + age }).expect("a time");
+            path
+        };
+        let mut sources = Sources::new().expect("a watcher");
+        sources.files.project = folder.path().to_owned();
+        sources.files.code =
+            [save("src/lib.rs", -9), save("Cargo.toml", -9), save("target/out/code.rs", 9)].into();
+        assert_eq!(sources.saved_since(time), None);
+        save("src/lib.rs", 9);
+        assert_eq!(sources.saved_since(time).as_deref(), Some("src/lib.rs"));
+        save("Cargo.toml", 9);
+        assert_eq!(sources.saved_since(time).as_deref(), Some("Cargo.toml"));
+    }
+
+    /// Other events of a session interrupt the wait for the end of a group, and do not prolong it.
+    #[test]
+    fn a_group_ends_after_its_latest_change() {
+        let now = Instant::now();
+        let later = now + Duration::from_millis(30);
+        let mut group = ChangeGroup::default();
+        assert_eq!(group.end(), None);
+        group.add("a".into(), now);
+        assert_eq!(group.end(), Some(now + QUIET));
+        group.add("b".into(), later);
+        group.add("a".into(), later);
+        assert_eq!((group.end(), group.paths), (Some(later + QUIET), vec!["a".into(), "b".into()]));
+    }
+
+    #[test]
+    fn folders_below_a_folder_are_found() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let inner = folder.path().join("src/photo");
+        fs::create_dir_all(&inner).expect("folders");
+        fs::write(inner.join("controller.rs"), "").expect("a file");
+        let mut folders = BTreeSet::new();
+        add_folders(&folder.path().join("src"), &mut folders);
+        assert_eq!(folders, [folder.path().join("src"), inner].into());
+        add_folders(&folder.path().join("missing"), &mut folders);
+        assert_eq!(folders.len(), 2);
     }
 }
