@@ -6,6 +6,7 @@ mod cluster;
 mod keys;
 mod process;
 mod rendered;
+mod samples;
 mod session;
 mod sources;
 mod target;
@@ -19,7 +20,7 @@ use std::{
 use clap::Args;
 use tokio::{
     task::JoinSet,
-    time::{Duration, Instant},
+    time::{Duration, Instant, sleep_until},
 };
 
 use self::{
@@ -27,6 +28,7 @@ use self::{
     keys::{Key, Keys},
     process::Running,
     rendered::Rendered,
+    samples::{Choice, Samples},
     session::{PORT_IN_USE, Session, check_folder, counted},
     sources::{Changed, Sources, file_time},
     target::Target,
@@ -67,7 +69,7 @@ pub struct Dev {
 ///
 /// # Errors
 ///
-/// The operator does not compile at first, its manifests or samples are refused, or the server does not listen.
+/// The operator does not compile at first, its manifests are refused, or the server does not listen.
 pub fn run(arguments: &Dev, more: &[String], here: &Path, shell: &Shell) -> Result<(), Failure> {
     let project = Arc::new(arguments.selection.project(here)?);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -95,6 +97,7 @@ struct Development {
     selection: Selection,
     /// File or folder of samples; `None` if none are applied.
     samples: Option<PathBuf>,
+    sample_state: Samples,
     /// Flags with which the operator runs.
     flags: Vec<String>,
     shell: Shell,
@@ -118,6 +121,8 @@ enum Event {
     Changed(Changed),
     Built(Result<PathBuf, Failure>),
     Ended(String),
+    /// Samples that a webhook has kept from being applied can be tried again.
+    Samples,
     Key(Key),
 }
 
@@ -179,6 +184,7 @@ impl Development {
             project,
             selection: arguments.selection.clone(),
             samples,
+            sample_state: Samples::default(),
             flags,
             shell,
             target,
@@ -231,7 +237,9 @@ impl Development {
                 browser::open(&page, &self.shell);
             }
         }
-        self.apply_samples().await?;
+        if self.samples.as_ref().is_some_and(|samples| samples.exists()) {
+            self.apply_samples(Choice::All).await;
+        }
         if self.keys.is_some() {
             self.shell.note("Keys", Key::HELP);
         }
@@ -245,18 +253,26 @@ impl Development {
                 Event::Line(line) => self.shell.result(line?),
                 Event::Changed(changed) => {
                     self.shell.status("Changed", &changed.files);
-                    if !changed.samples.is_empty() {
-                        self.report(Self::apply_samples).await;
-                    }
+                    self.sample_state.saved(&changed.samples);
                     if changed.code {
                         self.build();
+                    }
+                    match changed.samples[..] {
+                        [] => {}
+                        [..] if self.builds.is_empty() => self.apply_samples(Choice::Due).await,
+                        [..] => self.sample_state.wait_for_build(),
                     }
                 }
                 Event::Built(built) => self.built(built).await,
                 Event::Ended(status) => {
                     self.operator = None;
+                    self.sample_state.operator_ended();
                     self.shell
                         .warn(format_args!("the operator ended ({status}); it starts after the next change"));
+                }
+                Event::Samples => {
+                    self.sample_state.attempt();
+                    self.apply_samples(Choice::Due).await;
                 }
                 Event::Key(Key::Quit) => return Ok(()),
                 Event::Key(key) => self.press(key).await,
@@ -265,6 +281,13 @@ impl Development {
     }
 
     async fn next(&mut self) -> Event {
+        let again = self.sample_state.next_attempt();
+        let samples = async {
+            match again {
+                Some(time) => sleep_until(time).await,
+                None => std::future::pending().await,
+            }
+        };
         let ended = async {
             match &mut self.operator {
                 Some(operator) => operator.ended().await,
@@ -285,6 +308,7 @@ impl Development {
                 Ok(built) => built,
                 Err(error) => Err(Failure::new(format!("the build panicked: {error}"))),
             }),
+            () = samples => Event::Samples,
             line = self.target.next_line() => Event::Line(line),
             status = ended => Event::Ended(status),
         }
@@ -297,7 +321,10 @@ impl Development {
             return;
         }
         let compiles = built.is_ok();
-        let Err(failure) = self.replace(built).await else { return };
+        let Err(failure) = self.replace(built).await else {
+            self.apply_samples(Choice::Due).await;
+            return;
+        };
         self.shell.fail(&failure);
         if self.operator.is_some() {
             self.shell.note("Note", "the operator goes on as it was built before");
@@ -305,12 +332,15 @@ impl Development {
         if !compiles && let Err(failure) = self.sources.follow_failed_build() {
             self.shell.fail(&failure);
         }
+        if self.sample_state.build_failed() {
+            self.apply_samples(Choice::Due).await;
+        }
     }
 
     async fn press(&mut self, key: Key) {
         match key {
             Key::Restart => self.build(),
-            Key::Samples => self.report(Self::apply_samples).await,
+            Key::Samples => self.apply_samples(Choice::All).await,
             Key::Explain => self.report(Self::explain).await,
             Key::Open => self.report(Self::open).await,
             Key::Help | Key::Quit => self.shell.note("Keys", Key::HELP),
@@ -370,18 +400,42 @@ impl Development {
     fn start(&mut self, program: &Path) -> Result<(), Failure> {
         let kubeconfig = self.target.operator_kubeconfig();
         self.operator = Some(Running::start(program, &self.project.folder, &kubeconfig, &self.flags)?);
+        self.sample_state.operator_started();
         Ok(())
     }
 
-    async fn apply_samples(&mut self) -> Result<(), Failure> {
-        let Some(samples) = self.samples.as_ref().filter(|samples| samples.exists()) else { return Ok(()) };
+    /// Applies samples, and reports those that are refused.
+    async fn apply_samples(&mut self, choice: Choice) {
+        let Some(path) = &self.samples else { return };
+        let texts = match samples::read(path) {
+            Ok(texts) => texts,
+            Err(failure) => return self.shell.fail(&failure),
+        };
         let below = format!("{}/", self.project.folder.display());
-        let applied = self.target.apply_samples(samples).await;
-        let applied =
-            applied.map_err(|failure| Failure { message: failure.message.replace(&below, ""), ..failure })?;
-        let from = write::relative(samples, &self.project.folder);
-        self.shell.status("Applied", format_args!("{} from {from}", objects(applied)));
-        Ok(())
+        let mut objects = 0;
+        let mut applied = Vec::new();
+        let files = self.sample_state.to_apply(choice, &texts);
+        for file in &files {
+            match self.target.apply_samples(file).await {
+                Ok(count) => {
+                    objects += count;
+                    applied.push(file.clone());
+                    self.sample_state.was_applied(file.clone(), texts.get(file).cloned().unwrap_or_default());
+                }
+                Err(failure) => {
+                    let failure = Failure { message: failure.message.replace(&below, ""), ..failure };
+                    if self.sample_state.was_refused(file, &failure, Instant::now()) {
+                        self.shell.fail(&failure);
+                    }
+                }
+            }
+        }
+        // A part of the samples is named by its files.
+        let choice = if applied.len() == files.len() { choice } else { Choice::Due };
+        if choice == Choice::All || !applied.is_empty() {
+            let summary = samples::summary(objects, &applied, choice, path, &self.project.folder);
+            self.shell.status("Applied", summary);
+        }
     }
 
     /// Reports a failure that does not end the session.
@@ -398,10 +452,6 @@ impl Development {
         }
         self.target.end().await;
     }
-}
-
-fn objects(count: usize) -> String {
-    if count == 1 { "1 object".to_owned() } else { format!("{count} objects") }
 }
 
 /// Asks the operator for its definitions and rights, and starts the API server, with the objects of the previous session unless `--reset`
