@@ -1,9 +1,13 @@
 //! Output of commands, in cargo's form: `     Created guestbook: 11 files, 300 lines`.
 
-use std::{fmt::Display, io::Write};
+use std::{
+    fmt::{self, Display},
+    io::Write,
+};
 
 use anstream::eprintln;
 use anstyle::{AnsiColor, Style};
+use serde::Deserialize;
 
 use crate::failure::Failure;
 
@@ -21,6 +25,34 @@ pub enum Verbosity {
     Normal,
     /// Also the commands that run.
     Verbose,
+}
+
+/// Severity of an event in the log of a program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum LogLevel {
+    /// A failure.
+    Error,
+    /// A problem.
+    Warn,
+    /// News for operators.
+    Info,
+    /// Details for developers.
+    Debug,
+    /// All details.
+    Trace,
+}
+
+impl Display for LogLevel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Error => "ERROR",
+            Self::Warn => "WARN",
+            Self::Info => "INFO",
+            Self::Debug => "DEBUG",
+            Self::Trace => "TRACE",
+        })
+    }
 }
 
 /// Writes status lines to standard error. Results of commands go to standard output.
@@ -56,6 +88,22 @@ impl Shell {
     pub fn result(&self, text: impl Display) {
         // A closed pipe, as behind `| head`, is no failure.
         let _ = writeln!(std::io::stdout(), "{text}");
+    }
+
+    /// Prints an event of the log of a program that this one runs.
+    pub fn log(&self, level: LogLevel, text: impl Display) {
+        let style = match level {
+            LogLevel::Error => ERROR,
+            LogLevel::Warn => WARNING,
+            LogLevel::Info => VERB,
+            LogLevel::Debug | LogLevel::Trace => NEXT,
+        };
+        eprintln!("    {style}{level:<5}{style:#} {text}");
+    }
+
+    /// Passes on a line that a program has written to standard error.
+    pub fn pass_on(&self, text: impl Display) {
+        eprintln!("{text}");
     }
 
     /// Reports the command that runs, if wanted.

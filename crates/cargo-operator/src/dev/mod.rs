@@ -4,6 +4,7 @@
 
 mod cluster;
 mod keys;
+mod operator_log;
 mod process;
 mod rendered;
 mod samples;
@@ -26,7 +27,8 @@ use tokio::{
 use self::{
     cluster::{ChosenCluster, Cluster},
     keys::{Key, Keys},
-    process::Running,
+    operator_log::LogLine,
+    process::{OperatorEvent, Running},
     rendered::Rendered,
     samples::{Choice, Samples},
     session::{PORT_IN_USE, Session, check_folder, counted},
@@ -120,7 +122,7 @@ enum Event {
     Line(Result<String, Failure>),
     Changed(Changed),
     Built(Result<PathBuf, Failure>),
-    Ended(String),
+    Operator(OperatorEvent),
     /// Samples that a webhook has kept from being applied can be tried again.
     Samples,
     Key(Key),
@@ -264,7 +266,8 @@ impl Development {
                     }
                 }
                 Event::Built(built) => self.built(built).await,
-                Event::Ended(status) => {
+                Event::Operator(OperatorEvent::Log(line)) => self.log(line).await?,
+                Event::Operator(OperatorEvent::Ended(status)) => {
                     self.operator = None;
                     self.sample_state.operator_ended();
                     self.shell
@@ -288,9 +291,9 @@ impl Development {
                 None => std::future::pending().await,
             }
         };
-        let ended = async {
+        let operator = async {
             match &mut self.operator {
-                Some(operator) => operator.ended().await,
+                Some(operator) => operator.next().await,
                 None => std::future::pending().await,
             }
         };
@@ -302,6 +305,7 @@ impl Development {
         };
         tokio::select! {
             biased;
+            // Lines come last: an operator that writes them without a pause must not hold up the rest.
             key = pressed => Event::Key(key),
             changed = self.sources.changed() => Event::Changed(changed),
             Some(built) = self.builds.join_next() => Event::Built(match built {
@@ -310,7 +314,7 @@ impl Development {
             }),
             () = samples => Event::Samples,
             line = self.target.next_line() => Event::Line(line),
-            status = ended => Event::Ended(status),
+            event = operator => Event::Operator(event),
         }
     }
 
@@ -335,6 +339,20 @@ impl Development {
         if self.sample_state.build_failed() {
             self.apply_samples(Choice::Due).await;
         }
+    }
+
+    /// Prints a line of the operator's log, or adds a failure to the line of its object.
+    async fn log(&mut self, line: LogLine) -> Result<(), Failure> {
+        match line {
+            LogLine::Failed(failed) => {
+                if let Some(line) = self.target.failed(&failed).await? {
+                    self.shell.result(format_args!("    {line}"));
+                }
+            }
+            LogLine::Event(event) => self.shell.log(event.level, event.text),
+            LogLine::Text(text) => self.shell.pass_on(text),
+        }
+        Ok(())
     }
 
     async fn press(&mut self, key: Key) {
@@ -383,9 +401,7 @@ impl Development {
         // Before the old operator stops: it goes on if the new definitions or rights are refused.
         self.target.install(&rendered).await?;
         let stopping = Instant::now();
-        if let Some(operator) = self.operator.take() {
-            operator.stop().await;
-        }
+        self.stop().await?;
         self.target.starting(&rendered).await?;
         let (build, stopped) = (build.as_secs_f64(), stopping.elapsed().as_millis());
         self.start(&program)?;
@@ -401,6 +417,15 @@ impl Development {
         let kubeconfig = self.target.operator_kubeconfig();
         self.operator = Some(Running::start(program, &self.project.folder, &kubeconfig, &self.flags)?);
         self.sample_state.operator_started();
+        Ok(())
+    }
+
+    /// Stops the operator, if it runs, and prints the rest of its log.
+    async fn stop(&mut self) -> Result<(), Failure> {
+        let Some(operator) = self.operator.take() else { return Ok(()) };
+        for line in operator.stop().await {
+            self.log(line).await?;
+        }
         Ok(())
     }
 
@@ -446,10 +471,9 @@ impl Development {
     }
 
     /// Stops the operator, then the API server.
-    async fn end(self) {
-        if let Some(operator) = self.operator {
-            operator.stop().await;
-        }
+    async fn end(mut self) {
+        // An error means that the API server has ended already.
+        let _ = self.stop().await;
         self.target.end().await;
     }
 }

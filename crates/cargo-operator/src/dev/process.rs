@@ -3,10 +3,14 @@
 use std::{path::Path, process::Stdio};
 
 use tokio::{
+    io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, BufReader},
     process::{Child, ChildStdin, Command},
+    sync::mpsc::{self, Receiver, Sender},
+    task::JoinSet,
     time::{Duration, timeout},
 };
 
+use super::operator_log::LogLine;
 use crate::{ask, failure::Failure};
 
 /// Time that the operator has to end its reconciles.
@@ -24,12 +28,43 @@ const LOG_FILTER: &str = "controller_runtime=warn,info";
 /// Flags that select levels of the log.
 const LOG_FLAGS: [&str; 3] = ["--log", "--log-level", "--zap-log-level"];
 
+/// Selects the format of the log.
+const LOG_FORMAT: &str = "OPERATOR_LOG_FORMAT";
+
+/// Flags that select the format of the log, which is printed as it is then.
+const FORMAT_FLAGS: [&str; 2] = ["--log-format", "--zap-encoder"];
+
+/// Lines of the log that wait to be printed. Beyond it they are counted and left out: an operator that waits for its output would answer no
+/// webhook.
+const WAITING_LINES: usize = 8192;
+
+/// Longest line of the log. The rest of a longer one is a line of its own.
+const MAX_LINE: u64 = 1 << 20;
+
+/// Time within which the log ends after the operator. A process that the operator has started may keep the pipe open.
+const LOG_END: Duration = Duration::from_secs(1);
+
 /// A running operator, which is killed when this is dropped. If this process is killed, the operator stops by itself, because its standard
 /// input ends.
 pub(super) struct Running {
     child: Child,
     /// Open until the operator has to stop.
     input: Option<ChildStdin>,
+    /// Lines of its standard error.
+    log: Receiver<String>,
+    /// Reads these lines until they end.
+    reader: JoinSet<()>,
+    /// Whether the user has selected the format of the log.
+    has_own_format: bool,
+}
+
+/// An event of a running operator.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum OperatorEvent {
+    /// A line of its log.
+    Log(LogLine),
+    /// It has ended by itself, with this status. Its log has ended before.
+    Ended(String),
 }
 
 impl Running {
@@ -43,13 +78,15 @@ impl Running {
         let mut command = Command::new(program);
         command.arg("run").arg("--kubeconfig").arg(kubeconfig).args(flags);
         // The session prints what happens; the user's own log lines would be lost among those of the library.
-        let selects_levels = |flag: &String| LOG_FLAGS.contains(&flag.split('=').next().unwrap_or_default());
-        if std::env::var_os("RUST_LOG").is_none_or(|filter| filter.is_empty())
-            && !flags.iter().any(selects_levels)
-        {
+        let has_flag = |names: &[&str]| {
+            flags.iter().any(|flag| names.contains(&flag.split('=').next().unwrap_or_default()))
+        };
+        if std::env::var_os("RUST_LOG").is_none_or(|filter| filter.is_empty()) && !has_flag(&LOG_FLAGS) {
             command.env("RUST_LOG", LOG_FILTER);
         }
-        command.env(STOP_AT_END_OF_INPUT, "1").current_dir(folder).stdin(Stdio::piped()).kill_on_drop(true);
+        let has_own_format = has_flag(&FORMAT_FLAGS);
+        command.env(STOP_AT_END_OF_INPUT, "1").env(LOG_FORMAT, "json").current_dir(folder);
+        command.stdin(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
         // A terminal sends Ctrl-C to all processes of a group. This process then asks the operator to stop, which would be a second signal:
         // the operator would exit without waiting for its reconciles.
         #[cfg(unix)]
@@ -59,28 +96,60 @@ impl Running {
             child.map_err(|error| Failure::new(format!("cannot run {}: {error}", program.display())))?;
         // `Child::wait` closes the standard input that the child still owns, which would ask the operator to stop.
         let input = child.stdin.take();
-        Ok(Self { child, input })
+        let (line, log) = mpsc::channel(WAITING_LINES);
+        let mut reader = JoinSet::new();
+        if let Some(output) = child.stderr.take() {
+            reader.spawn(read(BufReader::new(output), line));
+        }
+        Ok(Self { child, input, log, reader, has_own_format })
     }
 
-    /// Waits until the operator ends by itself, and returns its status.
+    /// Waits for the next event. The last one is the end of the operator.
     ///
-    /// Dropping the future changes nothing.
-    pub(super) async fn ended(&mut self) -> String {
-        match self.child.wait().await {
-            Ok(status) => status.to_string(),
-            Err(error) => error.to_string(),
+    /// # Cancellation
+    ///
+    /// Dropping the future loses no event.
+    pub(super) async fn next(&mut self) -> OperatorEvent {
+        let status = tokio::select! {
+            biased;
+            Some(line) = self.log.recv() => return self.event_of(line),
+            status = self.child.wait() => status,
+        };
+        self.end_log().await;
+        match (self.log.try_recv(), status) {
+            (Ok(line), _) => self.event_of(line),
+            (Err(_), Ok(status)) => OperatorEvent::Ended(status.to_string()),
+            (Err(_), Err(error)) => OperatorEvent::Ended(error.to_string()),
         }
     }
 
-    /// Asks the operator to stop, and kills it if it still runs after ten seconds.
-    pub(super) async fn stop(mut self) {
+    fn event_of(&self, line: String) -> OperatorEvent {
+        OperatorEvent::Log(if self.has_own_format { LogLine::Text(line) } else { LogLine::parse(&line) })
+    }
+
+    /// Waits until all lines of an operator that has ended are read.
+    async fn end_log(&mut self) {
+        // After the time the lines that were read so far are printed.
+        let _ = timeout(LOG_END, self.reader.join_next()).await;
+    }
+
+    /// Asks the operator to stop, and kills it if it still runs after ten seconds. Returns the rest of its log.
+    pub(super) async fn stop(mut self) -> Vec<LogLine> {
         self.ask_to_stop();
         if timeout(DRAIN, self.child.wait()).await.is_err() {
             // Fails only if the process has ended.
             let _ = self.child.kill().await;
         }
+        self.end_log().await;
+        let mut rest = Vec::new();
+        while let Ok(line) = self.log.try_recv() {
+            if let OperatorEvent::Log(line) = self.event_of(line) {
+                rest.push(line);
+            }
+        }
         // Not earlier: at the end of its input the operator would stop with the message that its parent has ended.
         drop(self.input);
+        rest
     }
 
     #[cfg(unix)]
@@ -98,6 +167,24 @@ impl Running {
     #[cfg(not(unix))]
     fn ask_to_stop(&mut self) {
         self.input = None;
+    }
+}
+
+/// Reads the log of an operator. Lines that nothing takes are left out and counted.
+async fn read(mut output: impl AsyncBufRead + Unpin, lines: Sender<String>) {
+    let mut left_out = 0_u64;
+    loop {
+        let mut line = Vec::new();
+        match (&mut output).take(MAX_LINE).read_until(b'\n', &mut line).await {
+            Ok(1..) => {}
+            _ => return,
+        }
+        if left_out > 0 && lines.try_send(format!("({left_out} lines of the log were left out)")).is_ok() {
+            left_out = 0;
+        }
+        if lines.try_send(String::from_utf8_lossy(&line).trim_end().to_owned()).is_err() {
+            left_out += 1;
+        }
     }
 }
 
@@ -130,6 +217,7 @@ mod tests {
     use std::fs;
 
     use rustix::process::{Pid, getpgid};
+    use tokio::io::AsyncWriteExt;
 
     use super::*;
 
@@ -148,6 +236,83 @@ mod tests {
         assert_eq!(getpgid(Some(operator)), Ok(operator), "it has a group of its own");
         assert_ne!(getpgid(None), Ok(operator));
         running.stop().await;
+    }
+
+    /// An operator of a shell script.
+    fn script(folder: &Path, commands: &str, flags: &[&str]) -> Running {
+        let program = folder.join("operator");
+        fs::write(&program, format!("#!/bin/sh\n{commands}\n")).expect("a file");
+        fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755))
+            .expect("a program");
+        let flags: Vec<_> = flags.iter().map(|flag| (*flag).to_owned()).collect();
+        Running::start(&program, folder, Path::new("kubeconfig"), &flags).expect("a process")
+    }
+
+    const LOG: &str = r#"
+        echo 'text of the program' >&2
+        echo "{\"timestamp\":\"t\",\"level\":\"INFO\",\"message\":\"the format is $OPERATOR_LOG_FORMAT\"}" >&2"#;
+
+    /// The reason for its end may be in its last line.
+    #[tokio::test]
+    async fn the_log_of_an_operator_comes_before_its_end() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut running = script(folder.path(), &format!("{LOG}\necho last >&2; exit 3"), &[]);
+        let mut events = Vec::new();
+        while !matches!(events.last(), Some(OperatorEvent::Ended(_))) {
+            events.push(running.next().await);
+        }
+        let text = |text: &str| OperatorEvent::Log(LogLine::Text(text.to_owned()));
+        let event = LogLine::parse(r#"{"timestamp":"t","level":"INFO","message":"the format is json"}"#);
+        assert!(matches!(event, LogLine::Event(_)));
+        let ended = OperatorEvent::Ended("exit status: 3".to_owned());
+        assert_eq!(events, [text("text of the program"), OperatorEvent::Log(event), text("last"), ended]);
+    }
+
+    #[tokio::test]
+    async fn a_format_that_the_user_selects_stays_as_it_is() {
+        let folder = tempfile::tempdir().expect("a folder");
+        for flags in [&["--log-format=json"][..], &["--zap-encoder", "json"]] {
+            let mut running = script(folder.path(), &format!("{LOG}\nread end"), flags);
+            for _ in 0..2 {
+                let event = running.next().await;
+                assert!(matches!(event, OperatorEvent::Log(LogLine::Text(_))), "{event:?}");
+            }
+            running.stop().await;
+        }
+    }
+
+    /// Lines of a log that ends while nothing reads them are returned.
+    #[tokio::test]
+    async fn the_rest_of_the_log_is_printed_after_a_stop() {
+        let folder = tempfile::tempdir().expect("a folder");
+        // One write, so that the signal does not come between the lines.
+        let mut running = script(folder.path(), "printf 'ready\\nstopping\\n' >&2\nread end", &[]);
+        assert_eq!(running.next().await, OperatorEvent::Log(LogLine::Text("ready".to_owned())));
+        assert_eq!(running.stop().await, [LogLine::Text("stopping".to_owned())]);
+    }
+
+    #[tokio::test]
+    async fn lines_of_the_log_beyond_the_queue_are_counted() {
+        let (line, mut lines) = mpsc::channel(2);
+        read(&b"0\n1\n2\n"[..], line).await;
+        assert_eq!(lines.recv().await.as_deref(), Some("0"));
+        assert_eq!(lines.recv().await.as_deref(), Some("1"));
+        assert_eq!(lines.recv().await, None);
+
+        let (line, mut lines) = mpsc::channel(1);
+        let (mut writer, output) = tokio::io::duplex(1024);
+        let mut reader = JoinSet::new();
+        reader.spawn(read(BufReader::new(output), line));
+        writer.write_all(b"0\n1\n2\n").await.expect("room");
+        // The reader is the only other task, and runs until it waits for the next line.
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(lines.recv().await.as_deref(), Some("0"));
+        writer.write_all(b"3\n").await.expect("room");
+        assert_eq!(lines.recv().await.as_deref(), Some("(2 lines of the log were left out)"));
+        drop(writer);
+        reader.join_next().await.expect("a task").expect("it ends");
     }
 
     #[tokio::test]

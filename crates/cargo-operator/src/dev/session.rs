@@ -19,7 +19,7 @@ use tokio::{
     time::{Duration, timeout},
 };
 
-use super::rendered::Rendered;
+use super::{operator_log::FailedReconcile, rendered::Rendered};
 use crate::{ask, failure::Failure};
 
 /// Schema of the messages that this program reads and writes.
@@ -215,6 +215,16 @@ impl Session {
     /// its Services, and forgets those of other Services.
     pub(super) async fn starting(&mut self, rendered: &Rendered) -> Result<(), Failure> {
         let request = json!({ "request": "starting", "services": rendered.services });
+        let Done {} = self.request(&request).await?;
+        Ok(())
+    }
+
+    /// Adds a failed reconcile to the line of its object.
+    pub(super) async fn failed(&mut self, failed: &FailedReconcile) -> Result<(), Failure> {
+        let FailedReconcile { kind, namespace, name, error } = failed;
+        let request = json!({
+            "request": "failed", "kind": kind, "namespace": namespace, "name": name, "error": error,
+        });
         let Done {} = self.request(&request).await?;
         Ok(())
     }

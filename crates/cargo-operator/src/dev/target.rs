@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{cluster::Cluster, rendered::Rendered, session::Session};
+use super::{cluster::Cluster, operator_log::FailedReconcile, rendered::Rendered, session::Session};
 use crate::failure::Failure;
 
 /// An API server for the operator.
@@ -39,6 +39,14 @@ impl Target {
         match self {
             Self::Own(session) => session.starting(rendered).await,
             Self::Cluster(_) => Ok(()),
+        }
+    }
+
+    /// Adds a failed reconcile to the line of its object. A cluster has no such lines: the line to print is returned.
+    pub(super) async fn failed(&mut self, failed: &FailedReconcile) -> Result<Option<String>, Failure> {
+        match self {
+            Self::Own(session) => session.failed(failed).await.map(|()| None),
+            Self::Cluster(_) => Ok(Some(failed.to_string())),
         }
     }
 

@@ -102,7 +102,7 @@ pub struct Flags {
     pub log: Option<Targets>,
     /// Format of log lines: `text` or `json`
     #[cfg(feature = "logging")]
-    #[arg(long, visible_alias = "zap-encoder", value_name = "FORMAT", default_value_t)]
+    #[arg(long, visible_alias = "zap-encoder", value_name = "FORMAT", default_value_t = default_format())]
     pub log_format: logging::Format,
 }
 
@@ -243,6 +243,22 @@ fn level(given: &str) -> Result<LevelFilter, String> {
 #[cfg(feature = "logging")]
 fn filter(given: &str) -> Result<Targets, String> {
     given.parse().map_err(|error| format!("{error}; give levels of targets, such as my_operator=debug"))
+}
+
+/// Variable of the environment with the format of the log, for a program that starts an operator and reads its log.
+#[cfg(feature = "logging")]
+const LOG_FORMAT: &str = "OPERATOR_LOG_FORMAT";
+
+/// Format of the log without a flag.
+#[cfg(feature = "logging")]
+fn default_format() -> logging::Format {
+    format_of(std::env::var(LOG_FORMAT).ok().as_deref())
+}
+
+/// Format that a value of the variable selects. An unknown one comes from a newer program, which then receives text.
+#[cfg(feature = "logging")]
+fn format_of(variable: Option<&str>) -> logging::Format {
+    variable.and_then(|text| text.parse().ok()).unwrap_or_default()
 }
 
 /// Parses the choice of HTTP/2, which needs the feature `http2` at build time.
@@ -386,6 +402,24 @@ mod tests {
             let text = options(selected, is_set_by_environment);
             assert!(!text.contains("controller_runtime"), "{selected}: {text}");
         }
+    }
+
+    #[cfg(feature = "logging")]
+    #[test]
+    fn the_environment_selects_the_format_of_the_log() {
+        use crate::logging::Format;
+
+        for (variable, format) in [
+            (None, Format::Text),
+            (Some(""), Format::Text),
+            (Some("text"), Format::Text),
+            (Some("json"), Format::Json),
+            (Some("binary"), Format::Text),
+        ] {
+            assert_eq!(format_of(variable), format, "{variable:?}");
+        }
+        assert_eq!(flags("--log-format=text").log_format, Format::Text);
+        assert_eq!(flags("--zap-encoder=json").log_format, Format::Json);
     }
 
     #[test]

@@ -47,10 +47,13 @@
 //!
 //! 0 is success, 1 a failure, 2 wrong usage, 3 a difference that `--check` found.
 //!
-//! # End of a parent process
+//! # Parent processes
 //!
-//! With `OPERATOR_STOP_AT_END_OF_INPUT=1` in the environment, `run` also stops when its standard input ends. A program that starts an
-//! operator and keeps the other end of that pipe, as `cargo operator dev` does, leaves no operator behind, however it ends.
+//! Programs that start an operator, such as `cargo operator dev`, can set variables of its environment:
+//!
+//! - With `OPERATOR_STOP_AT_END_OF_INPUT=1`, `run` also stops when its standard input ends. A program that keeps the other end of that pipe
+//!   leaves no operator behind, however it ends.
+//! - With `OPERATOR_LOG_FORMAT=json`, the log consists of JSON objects unless `--log-format` selects another format (feature `logging`).
 //!
 //! # JSON
 //!

@@ -19,6 +19,7 @@ use tokio::sync::{
 
 use super::{
     DevError, KindCount, PreviousObjects, Progress, Rendered, Session, SessionFlags, SessionOptions,
+    change_lines::FailedReconcile,
     session_protocol::{Message, Previous, Refusal, RefusalKind, Request, SCHEMA},
 };
 
@@ -199,6 +200,11 @@ impl DrivenSession {
             }
             Request::Starting { services } => {
                 self.session()?.replace_services(services).await?;
+                self.progress()?.forget_failures();
+                json!({})
+            }
+            Request::Failed { kind, namespace, name, error } => {
+                self.progress()?.failed(FailedReconcile { kind, namespace, name, error });
                 json!({})
             }
             Request::Apply { path } => {
@@ -217,8 +223,15 @@ impl DrivenSession {
     }
 
     fn session(&mut self) -> Result<&mut Session, Refusal> {
-        let running = self.running.as_mut().ok_or_else(|| Refusal::request("the session is not started"))?;
-        Ok(&mut running.0)
+        self.running().map(|(session, _)| session)
+    }
+
+    fn progress(&mut self) -> Result<&mut Progress, Refusal> {
+        self.running().map(|(_, progress)| progress)
+    }
+
+    fn running(&mut self) -> Result<&mut (Session, Progress), Refusal> {
+        self.running.as_mut().ok_or_else(|| Refusal::request("the session is not started"))
     }
 }
 
@@ -519,6 +532,34 @@ mod tests {
             assert_eq!(driven.line().await, format!("album default/a  {step}"));
             assert!(driven.end().await.is_ok());
         }
+    }
+
+    /// The failure comes from the operator's log, the change from the API server: both are in one line.
+    #[tokio::test]
+    async fn a_failed_reconcile_is_in_the_line_of_its_object() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut driven = Driven::start(SCHEMA);
+        driven.begin(folder.path()).await;
+        driven.answer(&install_request()).await;
+        let sample = folder.path().join("sample.yaml");
+        let object = json!({ "apiVersion": "example.com/v1", "kind": "Album", "metadata": { "name": "a" } });
+        fs::write(&sample, object.to_string()).expect("a file");
+        let apply = json!({ "request": "apply", "path": sample }).to_string();
+        let failed = json!({
+            "request": "failed", "kind": "Album", "namespace": "default", "name": "a", "error": "no luck",
+        });
+        assert_eq!(driven.answer(&apply).await, json!({ "answer": { "applied": 1 } }));
+        for _ in 0..3 {
+            assert_eq!(driven.answer(&failed.to_string()).await, json!({ "answer": {} }));
+        }
+        let line = driven.line().await;
+        assert!(line.starts_with("album default/a  created → failed: no luck, after "), "{line}");
+        assert_eq!(driven.line().await, "album default/a  failed 2 more times with the same error");
+        // Another program.
+        driven.answer(r#"{"request":"starting","services":[]}"#).await;
+        driven.answer(&failed.to_string()).await;
+        assert_eq!(driven.line().await, "album default/a  failed: no luck");
+        assert!(driven.end().await.is_ok());
     }
 
     /// An operator gets its first webhook, and later has none, while the session runs.

@@ -9,7 +9,7 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-use super::change_lines::ChangeLines;
+use super::change_lines::{ChangeLines, FailedReconcile};
 
 /// Reports changes of the operator's objects and their children, a line for each burst.
 #[derive(Debug)]
@@ -37,6 +37,20 @@ impl Progress {
     pub(super) fn know(&mut self, definition: &CustomResourceDefinition) {
         let (spec, names) = (&definition.spec, &definition.spec.names);
         self.changes.define(&spec.group, &names.plural, &names.kind, &spec.scope);
+    }
+
+    /// Reports a failed reconcile of the operator.
+    pub(super) fn failed(&mut self, failed: FailedReconcile) {
+        // The changes that led to the reconcile are in the same line.
+        while let Ok((at, commit)) = self.commits.try_recv() {
+            self.lines.extend(self.changes.commit(&commit, at));
+        }
+        self.lines.extend(self.changes.failed(failed, self.started.elapsed()));
+    }
+
+    /// Forgets failures, because another program of the operator starts.
+    pub(super) fn forget_failures(&mut self) {
+        self.changes.forget_failures();
     }
 
     /// Waits for the next line. Never completes once the server is gone.

@@ -55,6 +55,17 @@ pub(super) enum Request {
         /// Namespaces and names of its Services.
         services: Vec<(String, String)>,
     },
+    /// Reports a failed reconcile of the operator, for the line of its object: `{}`.
+    Failed {
+        /// Kind of the object.
+        kind: String,
+        /// Namespace of the object; empty if its kind has none.
+        namespace: String,
+        /// Name of the object.
+        name: String,
+        /// Error of the reconcile.
+        error: String,
+    },
     /// Applies the objects in a file or folder: `{"applied":1}`.
     Apply {
         /// Path of the file or folder.
@@ -182,6 +193,15 @@ mod tests {
             (
                 r#"{"request":"starting","services":[["a","b"]]}"#,
                 Request::Starting { services: vec![("a".to_owned(), "b".to_owned())] },
+            ),
+            (
+                r#"{"request":"failed","kind":"Album","namespace":"a","name":"b","error":"no luck"}"#,
+                Request::Failed {
+                    kind: "Album".to_owned(),
+                    namespace: "a".to_owned(),
+                    name: "b".to_owned(),
+                    error: "no luck".to_owned(),
+                },
             ),
             (r#"{"request":"publish"}"#, Request::Publish {}),
         ] {
