@@ -37,7 +37,7 @@ use self::{
 };
 use crate::{
     browser,
-    explain::{self, Place},
+    explain::{self, FirstRuns, Place},
     failure::Failure,
     project::{Project, Selection},
     shell::Shell,
@@ -113,6 +113,8 @@ struct Development {
     builds: JoinSet<Result<PathBuf, Failure>>,
     /// Time at which the build began.
     build_began: Instant,
+    /// Asks the operator about its first reconciles after a restart.
+    first_runs: JoinSet<Option<FirstRuns>>,
     /// Whether sources have changed since the build began, so that another build must follow.
     is_stale: bool,
 }
@@ -123,6 +125,8 @@ enum Event {
     Changed(Changed),
     Built(Result<PathBuf, Failure>),
     Operator(OperatorEvent),
+    /// The operator has reconciled its objects after a restart. `None` if that is not known.
+    Reconciled(Option<FirstRuns>),
     /// Samples that a webhook has kept from being applied can be tried again.
     Samples,
     Key(Key),
@@ -195,6 +199,7 @@ impl Development {
             operator: None,
             builds: JoinSet::new(),
             build_began: began,
+            first_runs: JoinSet::new(),
             is_stale: false,
         };
         match dev.first_start(arguments, &program, &rendered, build).await {
@@ -273,6 +278,8 @@ impl Development {
                     self.shell
                         .warn(format_args!("the operator ended ({status}); it starts after the next change"));
                 }
+                Event::Reconciled(Some(runs)) => self.shell.status("Reconciled", runs),
+                Event::Reconciled(None) => {}
                 Event::Samples => {
                     self.sample_state.attempt();
                     self.apply_samples(Choice::Due).await;
@@ -313,6 +320,7 @@ impl Development {
                 Err(error) => Err(Failure::new(format!("the build panicked: {error}"))),
             }),
             () = samples => Event::Samples,
+            Some(runs) = self.first_runs.join_next() => Event::Reconciled(runs.unwrap_or_default()),
             line = self.target.next_line() => Event::Line(line),
             event = operator => Event::Operator(event),
         }
@@ -410,6 +418,12 @@ impl Development {
             "Restarted",
             format_args!("{bin} (built in {build:.1} s, the old one stopped in {stopped} ms)"),
         );
+        self.first_runs = JoinSet::new();
+        // Without its address, because the user has chosen that, nothing is asked.
+        let place = Place::of_session(&self.project.folder.join("target/operator"));
+        if let (Target::Own(_), Ok(first)) = (&self.target, place.and_then(|place| FirstRuns::at(&place))) {
+            self.first_runs.spawn(first);
+        }
         Ok(())
     }
 

@@ -1,8 +1,10 @@
 //! `cargo operator explain`: why an object is not reconciled, and the state of an operator.
 //!
 //! The operator answers; this command finds it and shows its answers: [`place`] finds it, [`operator_api`] asks, [`shapes`] are the answers,
-//! [`text`] and [`request_text`] make lines of them, [`mod@watch`] asks again, and [`retry`] lets a request run.
+//! [`text`] and [`request_text`] make lines of them, [`mod@watch`] asks again, [`retry`] lets a request run, and [`first_runs`] asks for `dev`
+//! after a restart.
 
+mod first_runs;
 pub(crate) mod operator_api;
 mod place;
 mod request_text;
@@ -17,7 +19,7 @@ use clap::{Args, ValueEnum};
 use serde_json::json;
 use tokio::time::Duration;
 
-pub(crate) use self::place::Place;
+pub(crate) use self::{first_runs::FirstRuns, place::Place};
 use self::{
     operator_api::{ApiError, OperatorApi},
     shapes::{Controller, ObjectAnswer, Overview, Request},

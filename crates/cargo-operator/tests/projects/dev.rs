@@ -55,14 +55,19 @@ impl Session {
     /// Waits for a line with this text, from the next one on.
     #[track_caller]
     fn wait_for(&mut self, text: &str) {
-        loop {
+        self.wait_for_all(&[text]);
+    }
+
+    /// Waits for lines with these texts, in any order, from the next one on.
+    #[track_caller]
+    fn wait_for_all(&mut self, texts: &[&str]) {
+        let mut missing = texts.to_vec();
+        while !missing.is_empty() {
             match self.lines.recv_timeout(BUILD) {
                 Ok(line) => self.seen.push(line),
-                Err(error) => panic!("no line has {text:?} ({error}):\n{}", self.seen.join("\n")),
+                Err(error) => panic!("no lines have {missing:?} ({error}):\n{}", self.seen.join("\n")),
             }
-            if self.seen.last().is_some_and(|line| line.contains(text)) {
-                return;
-            }
+            missing.retain(|text| !self.seen.last().is_some_and(|line| line.contains(text)));
         }
     }
 }
@@ -168,7 +173,10 @@ pub(crate) fn the_operator_follows_its_sources(projects: &Projects) {
     session.wait_for("API server https://127.0.0.1:");
     session.wait_for("Installed 2 definitions and the rights of system:serviceaccount:album:album");
     session.wait_for("album default/sample  created → configmaps default/album-sample created → Ready");
-    assert!(!session.seen.iter().any(|line| line.contains(" INFO controller_runtime")), "{:?}", session.seen);
+    // One run of cargo builds the operator and the program of the API server.
+    let finished = session.seen.iter().filter(|line| line.contains("Finished `dev`"));
+    assert_eq!(finished.count(), 1, "{}", session.seen.join("\n"));
+    assert!(!session.seen.iter().any(|line| line.starts_with("    INFO ")), "{:?}", session.seen);
     let page =
         session.seen.iter().find_map(|line| line.trim().strip_prefix("Explain ")).expect("a page").to_owned();
     assert!(page.starts_with("http://127.0.0.1:") && page.contains("/explain/#token="), "{page}");
@@ -240,29 +248,52 @@ pub(crate) fn the_operator_follows_its_sources(projects: &Projects) {
     edit(&controller, "the ConfigMap has the greeting", "the ConfigMap is there");
     session.wait_for("Changed src/album/controller.rs");
     session.wait_for("Restarted album");
-    session.wait_for("album default/sample  Ready");
+    session.wait_for_all(&["album default/sample  Ready", " runs, nothing fails"]);
 
     // A build of the program that holds the API server does not disturb it.
     projects.succeed("build --offline -p album --bin dev");
     assert_eq!(api_server(&folder), server);
 
-    // A compile error does not stop the operator, and neither do changes of samples.
-    edit(&controller, "the ConfigMap is there", "the \"ConfigMap\" is there");
+    // A compile error does not stop the operator, and neither do changes of samples. Cargo does not list the new file before it compiles.
+    let new = folder.join("src/extra.rs");
+    fs::write(&new, "pub fn number() -> u32 {\n    \"text\"\n}\n").expect("a file is written");
+    edit(&folder.join("src/lib.rs"), "pub mod album;", "pub mod album;\npub mod extra;");
     session.wait_for("error: album does not compile");
     session.wait_for("the operator goes on as it was built before");
     edit(&folder.join("samples/album.yaml"), "greeting: hello", "greeting: good morning");
     session.wait_for("album default/sample  changed → configmaps default/album-sample changed → Ready");
-    edit(&controller, "the \"ConfigMap\" is there", "the ConfigMap has the greeting");
+    edit(&new, "\"text\"", "1");
     session.wait_for("Restarted album");
 
-    // A right that the manifests do not grant shows at once. Both controllers declare it.
-    edit(&folder.join("src/photo/controller.rs"), ".owns::<ConfigMap>()", "");
+    // A kind with its sample, which the API server knows once the operator is built.
+    let before = session.seen.len();
+    let added = projects.operator("api Song --group example.com", "album");
+    assert!(added.status.success(), "{}", errors(&added));
     session.wait_for("Restarted album");
+    session.wait_for("song default/sample  created → configmaps default/song-sample created → Ready");
+    let since = &session.seen[before..];
+    assert!(!since.iter().any(|line| line.contains("error:")), "{}", since.join("\n"));
+
+    // A right that the manifests do not grant shows at once. All controllers declare it.
+    for other in ["photo", "song"] {
+        edit(&folder.join(format!("src/{other}/controller.rs")), ".owns::<ConfigMap>()", "");
+        session.wait_for("Restarted album");
+    }
     edit(&controller, ".owns::<ConfigMap>()", "");
     session.wait_for("Restarted album");
+    // The line of the object has the line to add. Retries that fail in the same way are counted.
+    session.wait_for("album default/sample  failed: ");
+    let before = session.seen.len();
     edit(&folder.join("samples/album.yaml"), "greeting: good morning", "greeting: good night");
-    // The operator's log has the line to add.
-    session.wait_for("no registration declares this right: add .needs::<ConfigMap>([Verb::Apply]) to the controller's builder");
+    session.wait_for("album default/sample  changed → failed: ");
+    let advice = "no registration declares this right: add .needs::<ConfigMap>([Verb::Apply]) to the controller's builder";
+    assert!(session.seen.last().is_some_and(|line| line.contains(advice)), "{:?}", session.seen.last());
+    session.wait_for("album default/sample  failed ");
+    let since = &session.seen[before..];
+    let with_advice =
+        since.iter().filter(|line| line.contains(advice) && line.contains("album default/sample"));
+    assert_eq!(with_advice.count(), 1, "{}", since.join("\n"));
+    assert!(since.iter().any(|line| line.contains("Changed samples/album.yaml")), "{}", since.join("\n"));
     edit(
         &controller,
         ".with_predicate(GenerationChanged)",
@@ -280,18 +311,20 @@ pub(crate) fn the_operator_follows_its_sources(projects: &Projects) {
     assert!(!folder.join("target/operator/session.json").exists());
 
     // A session that is killed leaves neither an operator nor an API server behind, which would hold the other end of the output. The next
-    // session has its objects.
-    for _ in 0..2 {
+    // session has its objects, and prints their changes.
+    for (before, after) in [("good night", "good day"), ("good day", "good evening")] {
         let mut killed = Session::start(projects.operator_command("dev", "album"));
-        killed.wait_for(", 2 objects from before   export KUBECONFIG=");
-        killed.wait_for("Applied 2 objects from samples");
+        killed.wait_for(", 1 album, 1 photo, 1 song from before   export KUBECONFIG=");
+        killed.wait_for("Applied 3 objects from samples");
+        edit(&folder.join("samples/album.yaml"), before, after);
+        killed.wait_for("album default/sample  changed → configmaps default/album-sample changed → Ready");
         killed.child.kill().expect("it is killed");
         killed.wait_for_end();
     }
 
     // A session whose API server has ended ends.
     let mut session = Session::start(projects.operator_command("dev", "album"));
-    session.wait_for("Applied 2 objects from samples");
+    session.wait_for("Applied 3 objects from samples");
     kill_process(api_server(&folder), Signal::KILL).expect("the signal is sent");
     session.wait_for("error: the API server of the session ended (signal: 9 (SIGKILL))");
     session.wait_for("Hint start cargo operator dev again: the objects are kept");
