@@ -1,44 +1,26 @@
-//! `cargo run -p webhooks -- crd` prints the CustomResourceDefinition, `cargo run -p webhooks` runs the operator on the cluster of your
-//! kubeconfig.
+//! `cargo run -p webhooks -- crds` prints the CustomResourceDefinition, `-- manifests` all objects that deploy the operator. Without a command it
+//! runs on the cluster of your kubeconfig; webhooks are off then, because no Service leads to it.
 
-use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
 use controller_runtime::{
-    Manager,
-    manager::Flags,
+    operator::Operator,
     webhook::{SelfManagedCertificates, WebhookOptions, WebhookService},
 };
 
 /// Serves Websites with Deployments. Webhooks set defaults, validate, and convert between versions.
-#[derive(Debug, Parser)]
-#[command(version)]
-struct Args {
-    #[command(subcommand)]
-    command: Option<Command>,
-    #[command(flatten)]
-    manager: Flags,
-}
-
-#[derive(Debug, Subcommand)]
-enum Command {
-    /// Print the CustomResourceDefinition as JSON
-    Crd,
-}
-
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> anyhow::Result<()> {
-    let Args { command, manager: flags } = Args::parse();
-    if let Some(Command::Crd) = command {
-        println!("{}", serde_json::to_string_pretty(&webhooks::definition()?)?);
-        return Ok(());
-    }
-    flags.init_logging()?;
-    // The operator makes its certificates, and installs the configurations of its webhooks.
+async fn main() -> anyhow::Result<ExitCode> {
+    // The operator makes its certificates, and installs the configurations of its webhooks. By default its Service would be
+    // website-operator-webhooks.
     let service = WebhookService::new("website-system", "webhook-service");
     let serving = WebhookOptions::default()
         .certificates(SelfManagedCertificates::new(&service))
         .apply_configurations(&service);
-    let options = flags.options("website-operator", "website-operator.example.com").webhooks(serving);
-    let manager = Manager::from_config(flags.config(None).await?, options)?;
-    webhooks::add_to(&manager)?;
-    Ok(manager.run_until_signal().await?)
+    let operator = Operator::new("website-operator", "website-operator.example.com")
+        .version(env!("CARGO_PKG_VERSION"))
+        .definition(webhooks::definition()?)
+        .options(move |options| options.webhooks(serving.clone()))
+        .setup(webhooks::add_to);
+    Ok(operator.main().await)
 }
