@@ -129,7 +129,7 @@ fn refuse_webhooks(bin: &str, context: &str, rendered: &Rendered) -> Result<(), 
     Err(Failure::new(format!(
         "{bin} has webhooks, and the API server of context {context} cannot call them on this host"
     ))
-    .hint("run them on the API server of dev: leave out --on"))
+    .hint("leave out --on to run them on the API server of dev, or run without them: add -- --enable-webhooks=false"))
 }
 
 /// Whether a context is for development: the settings name it, or kind made it.

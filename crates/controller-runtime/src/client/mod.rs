@@ -73,6 +73,8 @@ pub(crate) mod helpers;
 mod requests;
 pub(crate) mod transport;
 
+#[cfg(feature = "clap")]
+pub(crate) use self::connection::kubeconfig::runs_in_pod;
 pub use self::{
     connection::{
         connect,

@@ -20,7 +20,7 @@ use crate::{
 /// The flags of an operator, with the names and defaults of kubebuilder's scaffold. Flatten them into your own flags.
 ///
 /// Of zap's flags only `--zap-log-level` exists and, with the feature `logging`, `--zap-encoder`. The scaffold does not have
-/// `--webhook-bind-address` and `--metrics-authorization`.
+/// `--enable-webhooks`, `--webhook-bind-address` and `--metrics-authorization`.
 ///
 /// ```
 /// use clap::Parser;
@@ -65,6 +65,10 @@ pub struct Flags {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = false,
           default_missing_value = "true", action = clap::ArgAction::Set, value_parser = http2(cfg!(feature = "http2")))]
     pub enable_http2: bool,
+    /// Serve webhooks; by default only in a pod, if the program's options name the Service through which they are called
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
+          action = clap::ArgAction::Set)]
+    pub enable_webhooks: Option<bool>,
     /// Address of the webhook server, which runs if there are webhooks
     #[arg(long, value_name = "ADDRESS", default_value = ":9443")]
     pub webhook_bind_address: Endpoint,
@@ -140,7 +144,9 @@ impl Flags {
 
     /// Options of the webhook server, set from the flags.
     fn webhook_options(&self) -> WebhookOptions {
-        let options = WebhookOptions::default().bind_address(self.webhook_bind_address);
+        let address =
+            if self.enable_webhooks == Some(false) { Endpoint::Disabled } else { self.webhook_bind_address };
+        let options = WebhookOptions::default().bind_address(address);
         let folder = self.webhook_cert_path.as_deref();
         match files(folder, &self.webhook_cert_name, &self.webhook_cert_key) {
             Some(files) => options.serving(Serving::Files(files)),
@@ -363,6 +369,8 @@ mod tests {
     fn webhooks_have_a_port_and_files() {
         let options = |text: &str| format!("{:?}", flags(text).options("test", "id").webhooks);
         assert!(options("").contains("Port(9443)"), "{}", options(""));
+        assert!(options("--enable-webhooks").contains("Port(9443)"));
+        assert!(options("--enable-webhooks=false --webhook-bind-address=:9555").contains("At(Disabled)"));
         let text =
             options("--webhook-bind-address=127.0.0.1:1 --webhook-cert-path=/certs --webhook-cert-key=a.key");
         for part in ["At(127.0.0.1:1)", "\"/certs/tls.crt\"", "\"/certs/a.key\""] {

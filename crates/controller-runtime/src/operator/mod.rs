@@ -186,7 +186,8 @@ impl Operator {
 
     /// Options of its manager with these flags, for an operator that runs in `namespace`. Webhooks have self-managed certificates unless
     /// `--webhook-cert-path` names a folder. Their configurations are applied when the operator starts; the Service in front of them is
-    /// `<name>-webhooks` in the namespace.
+    /// `<name>-webhooks` in the namespace. The program itself turns webhooks off if it does not run in a pod, unless the flag
+    /// `--enable-webhooks` is set, because the Service does not lead to it.
     ///
     /// In programs with debug assertions, undeclared requests [fail before they are sent](ManagerOptions::undeclared_requests), unless a
     /// function of [`options`](Self::options) allows them. Other programs send, log and count them.

@@ -77,6 +77,21 @@ impl WebhookOptions {
         applied.or_else(|| self.certificates.as_ref().map(SelfManagedCertificates::service))
     }
 
+    /// Turns off the webhooks that are called through the Service which the options name: their configurations are not applied, and
+    /// without self-managed certificates the server does not start. Certificates in files are served. Returns namespace and name of the
+    /// Service, if there is one.
+    #[cfg(feature = "clap")]
+    pub(crate) fn leave_service(&mut self) -> Option<String> {
+        let (namespace, name) = self.service()?;
+        let service = format!("{namespace}/{name}");
+        self.apply = None;
+        if self.certificates.take().is_some() {
+            self.listen = Listen::At(Endpoint::Disabled);
+        }
+        self.place = None;
+        Some(service)
+    }
+
     /// Sets the address of the server. Default: `:9443`, as in Go. [`Endpoint::Disabled`] starts no server;
     /// [`Webhooks::answer`](super::Webhooks::answer) works without one.
     #[doc(alias = "Port")]

@@ -1,19 +1,29 @@
 //! The webhook server of a manager, over HTTPS on the loopback interface, and webhooks in the builder.
 
-use std::{fs, net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    fs,
+    io::{Read, Seek},
+    net::SocketAddr,
+    sync::Arc,
+    time::Duration,
+};
 
 use controller_runtime::{
-    Builder, Manager, ManagerOptions, ObjectKey,
+    Builder, Client, Manager, ManagerOptions, ObjectKey,
     manager::{AddError, State},
+    operator::Operator,
     serving::{CertFiles, Endpoint, Serving},
     webhook::{
         Admission, Defaulter, RegisterError, Rule, SelfManagedCertificates, Validator, Verdict,
         WebhookOptions, WebhookService,
     },
 };
-use k8s_openapi::api::{admissionregistration::v1::MutatingWebhookConfiguration, core::v1::ConfigMap};
+use k8s_openapi::api::{
+    admissionregistration::v1::MutatingWebhookConfiguration,
+    core::v1::{ConfigMap, Secret},
+};
 use kube::CustomResource;
-use kube_envtest::Environment;
+use kube_envtest::{Environment, Transport, eventually};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -34,7 +44,7 @@ use tokio_rustls::{
 use crate::{
     access::{certificate, speaks_tls},
     servers::{anywhere, connect, get},
-    support::{Notes, Running, Widget, environment, manager},
+    support::{Notes, Running, Widget, alone_in_real_time, environment, manager, widget},
 };
 
 impl Defaulter for Widget {
@@ -144,7 +154,7 @@ async fn the_server_begins_to_listen_when_a_webhook_is_registered_later() {
 
 /// Waits until the webhook server listens.
 async fn listening(manager: &Manager) -> SocketAddr {
-    kube_envtest::eventually(Duration::from_secs(10), async || {
+    eventually(Duration::from_secs(10), async || {
         manager.webhook_address().ok_or_else(|| "it does not listen".to_owned())
     })
     .await
@@ -269,6 +279,99 @@ async fn a_disabled_server_leaves_webhooks_usable_in_process() {
     running.stop().await.unwrap();
 }
 
+/// Runs the program of an operator with webhooks outside of a pod, with this flag, until it has reconciled a Widget. Then looks at the cluster,
+/// and returns the program's log.
+async fn run_outside_of_a_pod(flag: Option<&str>, look: impl AsyncFnOnce(&Client)) -> String {
+    let log = Arc::new(tempfile::tempfile().unwrap());
+    let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(Arc::clone(&log)).finish();
+    let _guard = tracing::subscriber::set_default(subscriber);
+    let transport = Transport::Tcp(([127, 0, 0, 1], 0).into());
+    let env = Environment::builder().crd::<Widget>().transport(transport).start().await.unwrap();
+    let client = Client::new(env.client(), "test");
+    client.create(&widget("a", 1)).await.unwrap();
+    let kubeconfig = tempfile::NamedTempFile::new().unwrap();
+    fs::write(kubeconfig.path(), env.kubeconfig().expect("the server listens")).unwrap();
+    let notes = Notes::done();
+    let reconciler = notes.clone();
+    let operator = Operator::new("test", "test.example.com").setup(move |manager: &Manager| {
+        let builder = Builder::managed_by(manager).for_kind::<Widget>().defaulted().validated();
+        builder.complete(reconciler.clone())?;
+        Ok::<_, AddError>(())
+    });
+    let mut words = vec!["run".to_owned(), format!("--kubeconfig={}", kubeconfig.path().display())];
+    words.extend(["--webhook-bind-address=127.0.0.1:0", "--health-probe-bind-address=0"].map(str::to_owned));
+    words.extend(flag.map(str::to_owned));
+    let looked = async {
+        let reconciled = eventually(Duration::from_secs(10), async || {
+            if notes.names().is_empty() { Err("nothing was reconciled") } else { Ok(()) }
+        });
+        reconciled.await.unwrap();
+        look(&client).await;
+    };
+    tokio::select! {
+        biased;
+        ended = operator.answer(words) => panic!("the program ended: {ended:?}"),
+        () = looked => {}
+    }
+    let mut text = String::new();
+    (&*log).rewind().unwrap();
+    (&*log).read_to_string(&mut text).unwrap();
+    text
+}
+
+/// Configuration and Secret that a program named `test` keeps.
+async fn kept_by_the_program(client: &Client) -> (Option<MutatingWebhookConfiguration>, Option<Secret>) {
+    let configuration = ObjectKey::<MutatingWebhookConfiguration>::new((), "default-test-webhooks");
+    let secret = ObjectKey::<Secret>::new("default", "test-webhooks-certificates");
+    (client.get(&configuration).await.unwrap(), client.get(&secret).await.unwrap())
+}
+
+/// A program with webhooks starts to reconcile only after it has stored its certificate.
+#[test]
+fn a_program_outside_of_a_pod_installs_no_webhooks() {
+    alone_in_real_time("webhooks::a_program_outside_of_a_pod_installs_no_webhooks", async || {
+        let log = run_outside_of_a_pod(None, async |client| {
+            assert_eq!(kept_by_the_program(client).await, (None, None));
+            client.create(&widget("b", 1)).await.expect("no webhook is called");
+        });
+        let log = log.await;
+        let lines: Vec<_> = log.lines().filter(|line| line.contains("webhooks are off")).collect();
+        assert_eq!(lines.len(), 1, "{log}");
+        for part in ["WARN", "Service default/test-webhooks", "--enable-webhooks turns them on"] {
+            assert!(lines[0].contains(part), "{part} is not in {log}");
+        }
+    });
+}
+
+#[test]
+fn a_flag_silences_the_line_about_webhooks_that_are_off() {
+    alone_in_real_time("webhooks::a_flag_silences_the_line_about_webhooks_that_are_off", async || {
+        let log = run_outside_of_a_pod(Some("--enable-webhooks=false"), async |client| {
+            assert_eq!(kept_by_the_program(client).await, (None, None));
+        });
+        let log = log.await;
+        assert!(!log.contains("webhooks are off"), "{log}");
+    });
+}
+
+#[test]
+fn a_program_outside_of_a_pod_installs_webhooks_on_request() {
+    alone_in_real_time("webhooks::a_program_outside_of_a_pod_installs_webhooks_on_request", async || {
+        let log = run_outside_of_a_pod(Some("--enable-webhooks"), async |client| {
+            let applied =
+                eventually(Duration::from_secs(10), async || match kept_by_the_program(client).await {
+                    (Some(_), Some(_)) => Ok(()),
+                    kept => Err(format!("{kept:?}")),
+                });
+            applied.await.unwrap();
+            let refused = client.create(&widget("b", 1)).await.expect_err("no Service leads to the program");
+            assert!(refused.to_string().contains("service \"test-webhooks\" not found"), "{refused}");
+        });
+        let log = log.await;
+        assert!(!log.contains("webhooks are off"), "{log}");
+    });
+}
+
 #[tokio::test]
 async fn managers_make_one_certificate_and_apply_their_configurations() {
     let env = environment().await;
@@ -286,7 +389,7 @@ async fn managers_make_one_certificate_and_apply_their_configurations() {
             .unwrap();
         let running = Running::start(manager.clone()).await;
         let probes = manager.health_probe_address().unwrap();
-        kube_envtest::eventually(Duration::from_secs(10), async || {
+        eventually(Duration::from_secs(10), async || {
             let answer = get(probes, "/readyz?verbose", "").await;
             answer.1.contains("[+]webhooks ok\n").then_some(()).ok_or(answer.1)
         })
@@ -295,7 +398,7 @@ async fn managers_make_one_certificate_and_apply_their_configurations() {
         (manager, running)
     };
     let (first, second) = (start().await, start().await);
-    let client = controller_runtime::Client::new(env.client(), "test");
+    let client = Client::new(env.client(), "test");
     let key = ObjectKey::<MutatingWebhookConfiguration>::new((), "default-hooks");
     let configuration = client.get(&key).await.unwrap().expect("it is applied");
     let owners = configuration.metadata.managed_fields.unwrap();

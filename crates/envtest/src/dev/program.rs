@@ -146,6 +146,10 @@ impl SessionFlags {
             words.push(format!("{WEBHOOK_FLAG}=:{port}"));
             SocketAddr::from((Ipv4Addr::LOCALHOST, port))
         };
+        if !is_given("--enable-webhooks") {
+            // Outside of a pod, an operator serves them on request only. The server of the session calls this process.
+            words.push("--enable-webhooks".to_owned());
+        }
         if !is_given("--health-probe-bind-address") {
             words.push("--health-probe-bind-address=0".to_owned());
         }
@@ -313,16 +317,17 @@ mod tests {
         assert_eq!(
             words(&["--leader-elect"]),
             "--metrics-bind-address=FREE --metrics-secure=false --metrics-authorization=true \
-             --webhook-bind-address=:WEBHOOKS --health-probe-bind-address=0 --leader-elect"
+             --webhook-bind-address=:WEBHOOKS --enable-webhooks --health-probe-bind-address=0 --leader-elect"
         );
         assert_eq!(
             words(&[
                 "--metrics-bind-address=:8443",
                 "--health-probe-bind-address",
                 ":8081",
-                "--webhook-bind-address=:1"
+                "--webhook-bind-address=:1",
+                "--enable-webhooks=false"
             ]),
-            "--metrics-bind-address=:8443 --health-probe-bind-address :8081 --webhook-bind-address=:1"
+            "--metrics-bind-address=:8443 --health-probe-bind-address :8081 --webhook-bind-address=:1 --enable-webhooks=false"
         );
         assert!(words(&["--metrics-bind-addresses=x"]).contains("FREE"));
     }

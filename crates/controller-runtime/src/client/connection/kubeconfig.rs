@@ -36,7 +36,7 @@ pub async fn get_config(
     kubeconfig: Option<&Path>,
     context: Option<&str>,
 ) -> Result<kube::Config, ConfigError> {
-    let named = std::env::var_os("KUBECONFIG").filter(|named| !named.is_empty());
+    let named = named_by_environment();
     if kubeconfig.is_none()
         && let Some(config) = of_pod(named.as_deref(), kube::Config::incluster)
     {
@@ -71,6 +71,17 @@ pub async fn get_config(
     kube::Config::from_custom_kubeconfig(kubeconfig, &options)
         .await
         .map_err(|source| ConfigError { origin, problem: ConfigProblem::Unreadable(Box::new(source)) })
+}
+
+/// Returns whether [`get_config`] would load the service account of the pod. Then the process runs in the cluster that it connects to.
+#[cfg(feature = "clap")]
+pub(crate) fn runs_in_pod(kubeconfig: Option<&Path>) -> bool {
+    kubeconfig.is_none() && of_pod(named_by_environment().as_deref(), kube::Config::incluster).is_some()
+}
+
+/// Kubeconfig files that `$KUBECONFIG` names.
+fn named_by_environment() -> Option<OsString> {
+    std::env::var_os("KUBECONFIG").filter(|named| !named.is_empty())
 }
 
 /// Error of [`get_config`]: there is no configuration of a cluster, or none that can be used.

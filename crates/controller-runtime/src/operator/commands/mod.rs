@@ -14,6 +14,7 @@ use super::{
     parent::ParentEnd,
 };
 use crate::{
+    client::runs_in_pod,
     manager::{Flags, Manager},
     manifests::{Files, Layout, Manifests, Program, RELEASE_NAMESPACE},
 };
@@ -65,9 +66,20 @@ async fn run(operator: &Operator, flags: &Flags) -> Result<CommandOutput, Comman
     #[cfg(feature = "logging")]
     flags.init_logging()?;
     let config = flags.config(None).await?;
-    let options = operator.manager_options(flags, &config.default_namespace);
+    let mut options = operator.manager_options(flags, &config.default_namespace);
+    // The Service leads to pods, not to this process: with the configurations, the API server would refuse all objects of these kinds.
+    let left = match flags.enable_webhooks {
+        None if !runs_in_pod(flags.kubeconfig.as_deref()) => options.webhooks.leave_service(),
+        _ => None,
+    };
     let manager = Manager::from_config(config, options)?;
     operator.add_to(&manager)?;
+    if let Some(service) = left.filter(|_| !manager.registered_webhooks().is_empty()) {
+        tracing::warn!(
+            "webhooks are off, because Service {service} does not lead to a process outside of a pod: try them with `cargo operator \
+             dev`, or deploy the operator; --enable-webhooks turns them on here, --enable-webhooks=false hides this line"
+        );
+    }
     let parent = ParentEnd::watch().map_err(CommandError::failed)?;
     manager.run_until_signal_or(parent.ended()).await?;
     Ok(String::new().into())
