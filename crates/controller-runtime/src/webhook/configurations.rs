@@ -70,7 +70,7 @@ impl WebhookService {
 }
 
 /// Configurations that make the API server call the registered webhooks.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Configurations {
     /// The mutating webhooks, if there are any.

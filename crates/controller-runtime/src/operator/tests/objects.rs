@@ -133,6 +133,20 @@ async fn ports_that_other_hosts_cannot_reach_are_not_rendered() {
     assert!(!text.contains("livenessProbe") && !text.contains("8081"), "{text}");
 }
 
+/// An API server would refuse all objects of a kind if it could not call the webhooks of its configurations.
+#[tokio::test]
+async fn webhooks_without_a_server_are_not_rendered() {
+    let with = answer(&complete(), "manifests --only services,webhooks").await.expect("objects");
+    let expected = ["Service", "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"];
+    assert_eq!(kinds(&with), expected);
+    for flag in
+        ["--enable-webhooks=false", "--webhook-bind-address=0", "--webhook-bind-address=127.0.0.1:9443"]
+    {
+        let without = answer(&complete(), &format!("manifests --only services,webhooks -- {flag}")).await;
+        assert_eq!(without, Ok(String::new()), "{flag}");
+    }
+}
+
 #[tokio::test]
 async fn webhooks_with_certificates_from_files_have_a_secret_and_their_service() {
     use crate::serving::{CertFiles, Serving};
