@@ -299,7 +299,7 @@ impl Selection {
     ///
     /// # Errors
     ///
-    /// Like [`build`](Self::build); also if the target is not installed.
+    /// Like [`build`](Self::build).
     pub fn build_static(&self, project: &Project, target: &str, shell: &Shell) -> Result<PathBuf, Failure> {
         let mut options = self.build_options();
         options.extend(["--target".into(), target.into()]);
@@ -312,10 +312,7 @@ impl Selection {
         // Targets with musl are static anyway. The key is quoted because names of targets can have dots.
         let flags = format!("target.\"{target}\".rustflags=[\"-C\", \"target-feature=+crt-static\"]");
         options.extend(["--config".into(), flags.into()]);
-        let built = self.build_with(project, &project.bin, options, shell);
-        built.map_err(|failure| {
-            failure.hint(format!("if the target is not installed: rustup target add {target}"))
-        })
+        self.build_with(project, &project.bin, options, shell)
     }
 
     fn build_with(

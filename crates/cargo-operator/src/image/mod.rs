@@ -1,10 +1,11 @@
 //! `cargo operator image`: a container image of the operator, made without a container engine.
 //!
 //! [`elf`] reads which platform a program is for, and whether it needs files of an operating system; [`tar`] and [`oci`] make archives
-//! and image layouts. All three are pure: equal programs give equal bytes.
+//! and image layouts. All three are pure: equal programs give equal bytes. [`prerequisites`] looks at the system before a build.
 
 mod elf;
 mod oci;
+mod prerequisites;
 mod tar;
 
 use std::{
@@ -47,7 +48,7 @@ pub struct MakeImage {
 ///
 /// # Errors
 ///
-/// The operator does not compile, a program is not static or not for Linux, two are for one platform, or a file cannot be written.
+/// A target is not installed, the operator does not compile, a program is not static or not for Linux, two are for one platform, or a file cannot be written.
 pub fn run(arguments: &MakeImage, here: &Path, shell: &Shell) -> Result<(), Failure> {
     let project = arguments.selection.project(here)?;
     let name = arguments.tag.clone().unwrap_or_else(|| format!("{}:{}", project.bin, project.version));
@@ -57,8 +58,10 @@ pub fn run(arguments: &MakeImage, here: &Path, shell: &Shell) -> Result<(), Fail
     if programs.is_empty() {
         let default = [format!("{}-unknown-linux-musl", env::consts::ARCH)];
         let targets = if arguments.target.is_empty() { &default[..] } else { &arguments.target };
+        targets.iter().try_for_each(|target| prerequisites::check_target(target, &project.folder))?;
         for target in targets {
-            programs.push(arguments.selection.build_static(&project, target, shell)?);
+            let built = arguments.selection.build_static(&project, target, shell);
+            programs.push(built.map_err(|failure| prerequisites::explain(failure, target))?);
         }
     }
     let mut images = Vec::new();

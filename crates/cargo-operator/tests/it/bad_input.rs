@@ -12,6 +12,7 @@
 //! | unknown options and values, samples that do not exist | `wrong_arguments_are_named_before_anything_is_built` |
 //! | a project without a session for `dev`, or with one of another version | `a_program_that_is_no_operator_is_named_and_finds_no_cluster` |
 //! | a second session of a project, also with `--reset` | `dev::the_operator_follows_its_sources`; `a_folder_has_one_session_at_a_time` in kube-envtest's `dev::session` |
+//! | a target for images that is not installed | `an_image_for_a_target_that_is_not_installed_is_refused_before_anything_is_built` |
 //! | a compile error during `dev` | `dev::the_operator_follows_its_sources` |
 //! | a cluster that goes away | `explain::problems_are_named_with_the_next_step`, `explain::a_watched_answer_is_printed_when_it_changes_and_when_the_operator_answers_again` |
 //! | definitions that cannot be imported | `import::definitions_that_cannot_be_read_are_named_in_one_line_and_nothing_is_written` |
@@ -20,6 +21,7 @@
 use std::{
     fs,
     net::TcpListener,
+    path::Path,
     process::{Command, Stdio},
 };
 
@@ -64,6 +66,39 @@ fn wrong_arguments_are_named_before_anything_is_built() {
         let text = errors(&output);
         assert_eq!(output.status.code(), Some(code), "{words}: {text}");
         assert!(text.starts_with(&format!("error: {message}")), "{words}: {text}");
+        assert_eq!(text.lines().count(), 2, "an error and a hint: {text}");
+    }
+    assert!(!folder.path().join("target").exists(), "something was built");
+}
+
+#[test]
+fn an_image_for_a_target_that_is_not_installed_is_refused_before_anything_is_built() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let manifest = "[package]\nname = \"plain\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\n[workspace]\n";
+    fs::write(folder.path().join("Cargo.toml"), manifest).expect("a file");
+    fs::create_dir(folder.path().join("src")).expect("a folder");
+    fs::write(folder.path().join("src/main.rs"), "fn main() {}\n").expect("a file");
+    let bin = folder.path().join("bin");
+    fs::create_dir(&bin).expect("a folder");
+    // Like rustc without these targets, it names a folder that does not exist. There is no C compiler in the path.
+    let genuine = Path::new(env!("CARGO")).with_file_name("rustc");
+    let commands =
+        format!("case \"$*\" in *libdir*) echo /nowhere ;; *) exec {} \"$@\" ;; esac", genuine.display());
+    let rustc = script(&bin, "rustc", &commands);
+    let musl = format!("{}-unknown-linux-musl", std::env::consts::ARCH);
+    for (words, target, step) in [
+        ("image", &*musl, "; then install musl-gcc, which compiles C code for "),
+        ("image --target riscv64gc-unknown-linux-gnu", "riscv64gc-unknown-linux-gnu", "\n"),
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_cargo-operator"));
+        command.arg("operator").args(words.split(' ')).current_dir(folder.path());
+        command.env("CARGO", env!("CARGO")).env("RUSTC", &rustc).env("PATH", &bin);
+        let output = command.output().expect("the program runs");
+        let text = errors(&output);
+        assert_eq!(output.status.code(), Some(1), "{words}: {text}");
+        let error = format!("error: target {target} is not installed\n");
+        let hint = format!("        Hint rustup target add {target}{step}");
+        assert!(text.starts_with(&(error + &hint)), "{words}: {text}");
         assert_eq!(text.lines().count(), 2, "an error and a hint: {text}");
     }
     assert!(!folder.path().join("target").exists(), "something was built");
