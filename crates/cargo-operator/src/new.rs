@@ -74,7 +74,9 @@ pub fn run(arguments: &New, parent: &Path, shell: &Shell) -> Result<(), Failure>
     check_empty(&folder, name.as_str())?;
     write_project(&folder, &files)?;
     write::format(&folder, files.iter().map(|(path, _)| folder.join(path)));
-    let lines: usize = files.iter().map(|(_, text)| text.lines().count()).sum();
+    // rustfmt has changed some files, so they are read again.
+    let lines_of = |path: &str| fs::read_to_string(folder.join(path)).map_or(0, |text| text.lines().count());
+    let lines: usize = files.iter().map(|(path, _)| lines_of(path)).sum();
     shell.status("Created", format_args!("{}: {} files, {lines} lines", name.as_str(), files.len()));
     if let Library::Checkout { root } = &library {
         shell.note(
