@@ -102,12 +102,13 @@ impl<'p> KindFiles<'p> {
     }
 
     fn add_webhooks(&mut self, wanted: Webhooks, name: &OperatorName) -> Result<(), Failure> {
-        let (_, module) = &mut self.module;
-        if module.has_module("webhooks") {
-            return Err(Failure::new(format!("{} has webhooks already", self.kind.kind))
-                .hint(format!("edit {}/webhooks.rs", self.kind.module)));
+        if self.module.1.has_module("webhooks") {
+            let file = self.shown(&self.folder.join(&self.kind.module).join("webhooks.rs"));
+            return Err(
+                Failure::new(format!("{} has webhooks already", self.kind.kind)).hint(format!("edit {file}"))
+            );
         }
-        module.add_module("mod webhooks;");
+        self.module.1.add_module("mod webhooks;");
         self.edited.push(format!("{} (mod webhooks)", self.shown(&self.module.0)));
         let calls = [(wanted.defaulting, "defaulted()"), (wanted.validation, "validated()")];
         let calls = calls.iter().filter(|(wanted, _)| *wanted).map(|(_, call)| (*call).to_owned());

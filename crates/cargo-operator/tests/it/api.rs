@@ -94,7 +94,9 @@ fn webhooks_are_a_file_and_a_call_in_the_controller() {
 
         let again = cargo_operator("webhook Album --validation", &project);
         assert_eq!(again.status.code(), Some(1));
-        assert!(errors(&again).contains("Album has webhooks already"), "{}", errors(&again));
+        let text = errors(&again);
+        assert!(text.contains("Album has webhooks already"), "{text}");
+        assert!(text.contains("Hint edit src/album/webhooks.rs\n"), "{text}");
     }
 }
 
