@@ -166,7 +166,7 @@ pub use self::{
         },
         transport::{client::Client, error::ClientError},
     },
-    conditions::set_condition,
+    conditions::{conditions_schema, set_condition},
     error::BoxError,
     handler::{
         event_handler::{EventHandler, ForObject},
