@@ -1,5 +1,6 @@
 //! The Guestbook kind: spec, status and conditions.
 
+use controller_runtime::conditions_schema;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::CustomResource;
 use schemars::JsonSchema;
@@ -58,7 +59,7 @@ pub struct GuestbookStatus {
 
     /// `Ready` means that the Deployment and the ConfigMap exist as specified.
     #[serde(default)]
-    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
+    #[schemars(schema_with = "conditions_schema")]
     pub conditions: Vec<Condition>,
 }
 

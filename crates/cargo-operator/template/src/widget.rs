@@ -4,6 +4,7 @@ mod controller;
 
 pub use controller::add_to;
 
+use controller_runtime::conditions_schema;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::CustomResource;
 use schemars::JsonSchema;
@@ -31,6 +32,6 @@ pub struct WidgetSpec {
 pub struct WidgetStatus {
     /// `Ready`: the ConfigMap exists as specified.
     #[serde(default)]
-    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
+    #[schemars(schema_with = "conditions_schema")]
     pub conditions: Vec<Condition>,
 }
