@@ -6,13 +6,14 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A web page with a greeting, served by a Deployment.
+/// Desired state of the page.
 #[expect(clippy::duplicated_attributes, reason = "each printer column has the same attributes")]
 #[derive(CustomResource, Deserialize, Serialize, Clone, Debug, PartialEq, JsonSchema)]
 #[kube(
     group = "example.com",
     version = "v1",
     kind = "Guestbook",
+    doc = "A web page with a greeting, served by a Deployment.",
     namespaced,
     shortname = "gb",
     status = "GuestbookStatus",

@@ -16,8 +16,19 @@ use serde::{Deserialize, Serialize};
     group = "example.com",
     version = "v1",
     kind = "Widget",
+    doc = "A greeting, which the operator keeps in a ConfigMap.",
     namespaced,
-    status = "WidgetStatus"
+    status = "WidgetStatus",
+    printcolumn(
+        name = "Ready",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type=='Ready')].status"
+    ),
+    printcolumn(
+        name = "Age",
+        type_ = "date",
+        json_path = ".metadata.creationTimestamp"
+    )
 )]
 #[serde(rename_all = "camelCase")]
 pub struct WidgetSpec {

@@ -12,7 +12,14 @@ pub(crate) fn programs_print_their_manifests(projects: &Projects) {
     let crds = projects.operator("crds", "dns-policies");
     let text = answer(&crds);
     assert!(crds.status.success(), "{}", errors(&crds));
-    for line in ["name: dnspolicies.net.example.org", "scope: Cluster", "- name: v1beta1"] {
+    for line in [
+        "name: dnspolicies.net.example.org",
+        "scope: Cluster",
+        "- name: v1beta1",
+        "description: A greeting, which the operator keeps in a ConfigMap.",
+        "name: Ready",
+        "name: Age",
+    ] {
         assert!(text.contains(line), "{text}");
     }
 
