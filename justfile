@@ -51,7 +51,7 @@ deny:
 semver revision:
     cargo semver-checks --workspace --exclude cargo-operator --baseline-rev {{revision}}
 
-# print changes of the public API since the last release; with `--write` record it; needs a nightly compiler and cargo-public-api
+# print changes of the public API since the last release; with `--write` record it; needs a nightly compiler and cargo-public-api. `--since v0.1.0` checks the version
 public-api *options:
     .ci/public-api {{options}}
 

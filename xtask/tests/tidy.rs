@@ -12,6 +12,9 @@ mod names;
 mod packages;
 #[path = "tidy/places.rs"]
 mod places;
+#[cfg(unix)]
+#[path = "tidy/public_api.rs"]
+mod public_api;
 #[path = "tidy/sources.rs"]
 mod sources;
 
