@@ -34,15 +34,21 @@ pub(crate) struct Sources<R: Request> {
 }
 
 struct SourceEntries<R: Request> {
-    all: BTreeMap<u64, Arc<SourceEntry<R>>>,
+    /// Sources and their numbers, in the order of addition.
+    all: Vec<(u64, Arc<SourceEntry<R>>)>,
     next: u64,
     /// Whether the sources are stopped that deliver all existing objects in each run. See [`Sources::restart`].
     paused: bool,
 }
 
 impl<R: Request> SourceEntries<R> {
+    /// Place of a source that was not removed.
+    fn place(&self, id: u64) -> Option<usize> {
+        self.all.binary_search_by_key(&id, |(id, _)| *id).ok()
+    }
+
     fn may_run(&self, id: u64) -> bool {
-        self.all.get(&id).is_some_and(|entry| !(self.paused && entry.delivers_again))
+        self.place(id).is_some_and(|place| !(self.paused && self.all[place].1.delivers_again))
     }
 }
 
@@ -80,7 +86,7 @@ pub(super) enum SourcePhase {
 
 impl<R: Request> Sources<R> {
     pub(super) fn new(all: Vec<Arc<dyn DynSource<R>>>) -> Self {
-        let entries = SourceEntries { all: BTreeMap::new(), next: 0, paused: false };
+        let entries = SourceEntries { all: Vec::new(), next: 0, paused: false };
         let sources = Self { entries: Mutex::new(entries), changed: ordered_watch::Sender::default() };
         for source in all {
             let required = source.is_required();
@@ -105,7 +111,7 @@ impl<R: Request> Sources<R> {
         let mut entries = self.entries.lock();
         let id = entries.next;
         entries.next += 1;
-        entries.all.insert(id, Arc::clone(&entry));
+        entries.all.push((id, Arc::clone(&entry)));
         drop(entries);
         self.changed.send_modify(|count| *count += 1);
         (id, entry)
@@ -113,11 +119,14 @@ impl<R: Request> Sources<R> {
 
     /// Names of the sources, in the order of addition.
     pub(super) fn names(&self) -> Vec<String> {
-        self.entries.lock().all.values().map(|entry| entry.name.to_string()).collect()
+        self.entries.lock().all.iter().map(|(_, entry)| entry.name.to_string()).collect()
     }
 
     pub(super) fn remove(&self, id: u64) {
-        let removed = self.entries.lock().all.remove(&id);
+        let removed = {
+            let mut entries = self.entries.lock();
+            entries.place(id).map(|place| entries.all.remove(place))
+        };
         drop(removed); // outside the lock: this may end a watch, which locks as well
         self.changed.send_modify(|count| *count += 1);
     }
@@ -146,7 +155,8 @@ impl<R: Request> Sources<R> {
         let _resume = Resume(self);
         let stopping: Vec<_> = {
             let entries = self.entries.lock();
-            entries.all.values().filter(|entry| entry.delivers_again).cloned().collect()
+            let entries = entries.all.iter().map(|(_, entry)| entry);
+            entries.filter(|entry| entry.delivers_again).cloned().collect()
         };
         for entry in stopping {
             let mut state = entry.state.subscribe();
@@ -166,7 +176,8 @@ impl<R: Request> Sources<R> {
     pub(super) async fn synced(&self) {
         let required: Vec<_> = {
             let entries = self.entries.lock();
-            entries.all.values().filter(|entry| entry.required).cloned().collect()
+            let entries = entries.all.iter().map(|(_, entry)| entry);
+            entries.filter(|entry| entry.required).cloned().collect()
         };
         for entry in required {
             let mut state = entry.state.subscribe();
@@ -190,13 +201,13 @@ impl<R: Request> Sources<R> {
         loop {
             {
                 let entries = self.entries.lock();
-                running.retain(|id, task| {
-                    entries.may_run(*id) || {
+                let stopped: Vec<u64> = running.keys().copied().filter(|id| !entries.may_run(*id)).collect();
+                for id in stopped {
+                    if let Some(task) = running.remove(&id) {
                         task.abort();
-                        false
                     }
-                });
-                for (id, entry) in entries.all.iter().filter(|(id, _)| entries.may_run(**id)) {
+                }
+                for (id, entry) in entries.all.iter().filter(|(id, _)| entries.may_run(*id)) {
                     // A source that has ended stays in `running`, so it is not started again.
                     running.entry(*id).or_insert_with(|| {
                         let run = SourceRun::begin(Arc::clone(entry), requests.clone(), Arc::clone(log));

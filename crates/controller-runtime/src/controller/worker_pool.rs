@@ -4,7 +4,7 @@
 //! worker whose number is no longer wanted returns after its reconcile, or continues if its number is wanted again before that. So
 //! every sequence of changes ends with the same set of workers.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use tokio::{
     sync::watch,
@@ -46,27 +46,30 @@ pub(super) type WantedWorkers = watch::Sender<usize>;
 /// The workers of one run of a controller. Dropping it aborts them.
 pub(super) struct WorkerPool<R: Request> {
     wanted: watch::Receiver<usize>,
-    /// Started workers by number, without retired ones.
-    workers: BTreeMap<usize, Arc<Worker<R>>>,
+    /// Started workers by number; `None` for a retired one.
+    workers: Vec<Option<Arc<Worker<R>>>>,
     tasks: JoinSet<Exit>,
 }
 
 impl<R: Request> WorkerPool<R> {
     pub(super) fn new(wanted: watch::Receiver<usize>) -> Self {
-        Self { wanted, workers: BTreeMap::new(), tasks: JoinSet::new() }
+        Self { wanted, workers: Vec::new(), tasks: JoinSet::new() }
     }
 
     /// Starts missing workers. Returns all that run.
     pub(super) fn fill(&mut self, make: impl Fn(usize) -> Worker<R>) -> Vec<Arc<Worker<R>>> {
         let wanted = *self.wanted.borrow_and_update();
-        for number in 0..wanted {
-            self.workers.entry(number).or_insert_with(|| {
+        if self.workers.len() < wanted {
+            self.workers.resize_with(wanted, || None);
+        }
+        for (number, place) in self.workers.iter_mut().enumerate().take(wanted) {
+            place.get_or_insert_with(|| {
                 let worker = Arc::new(make(number));
                 self.tasks.spawn(Arc::clone(&worker).into_future(self.wanted.clone()).in_current_span());
                 worker
             });
         }
-        self.workers.values().cloned().collect()
+        self.workers.iter().flatten().cloned().collect()
     }
 
     /// Waits until [`fill`](Self::fill) must be called again. Returns an error if a worker panicked.
@@ -80,11 +83,11 @@ impl<R: Request> WorkerPool<R> {
                 biased;
                 Some(ended) = self.tasks.join_next() => match ended? {
                     Exit::Retired(number) => {
-                        self.workers.remove(&number);
+                        self.workers[number] = None;
                         // The number may be wanted again.
                         return Ok(());
                     }
-                    // The worker stays in the map, so that it is not started again: its queue was shut down, or the
+                    // The worker stays in its place, so that it is not started again: its queue was shut down, or the
                     // controller is stopping.
                     Exit::Finished => {}
                 },
@@ -105,7 +108,7 @@ impl<R: Request> WorkerPool<R> {
     /// Drops running reconciles at their next `.await`, and puts their requests back into the queue.
     pub(super) async fn stop(mut self) {
         self.tasks.shutdown().await;
-        for worker in self.workers.values() {
+        for worker in self.workers.iter().flatten() {
             worker.put_back();
         }
     }
