@@ -278,7 +278,11 @@ impl CacheOptions {
             .overrides
             .iter()
             .filter_map(|(name, here)| Some((Arc::clone(name), here.transform.clone()?)));
-        let by_namespace = of_all.chain(own).collect(); // the last entry for a name wins
+        // The last entry for a name wins.
+        let mut by_namespace = BTreeMap::new();
+        for (name, transform) in of_all.chain(own) {
+            by_namespace.insert(name, transform);
+        }
         let transform = Transform::new(of_kind.or_else(|| self.transform.clone()), by_namespace);
         IngestOptions {
             managed_fields: kind.map_or_else(ManagedFields::default, |kind| kind.managed_fields),

@@ -5,6 +5,7 @@ use std::{
     sync::{Arc, Weak},
 };
 
+use parking_lot::MutexGuard;
 use tokio::{sync::Notify, time::Instant};
 
 use super::Informer;
@@ -28,14 +29,15 @@ use crate::{
 
 /// State that changes together with the store: subscribers, indexes, and work that is in progress.
 pub(super) struct Writer<K: Object> {
-    /// Subscribers by number, in the order in which they subscribed.
-    pub(super) subscribers: BTreeMap<u64, EventSubscriber<K>>,
+    /// Subscribers and their numbers, in the order in which they subscribed.
+    pub(super) subscribers: Vec<(u64, EventSubscriber<K>)>,
     /// Number of the next subscriber or index.
     next: u64,
-    indexes: BTreeMap<u64, KeptIndex<K>>,
-    /// Changes of the store that indexes and subscribers have not received, by number, in the order in which they
+    /// Indexes and their numbers, in the order in which they were added.
+    indexes: Vec<(u64, KeptIndex<K>)>,
+    /// Changes of the store that indexes and subscribers have not received, and their numbers, in the order in which they
     /// happened. At most one per thread that changes the store now.
-    unpublished: BTreeMap<u64, PendingChanges<K>>,
+    unpublished: VecDeque<(u64, PendingChanges<K>)>,
     /// Number of the next changes.
     next_changes: u64,
     /// Tasks that wait for a change of the visible state of one object.
@@ -86,10 +88,10 @@ impl<K: Object> Writer<K> {
             DeletionReplay::AfterElection => Some(Tombstones::default()),
         };
         Self {
-            subscribers: BTreeMap::new(),
+            subscribers: Vec::new(),
             next: 0,
-            indexes: BTreeMap::new(),
-            unpublished: BTreeMap::new(),
+            indexes: Vec::new(),
+            unpublished: VecDeque::new(),
             next_changes: 0,
             waiting: BTreeMap::new(),
             arriving: BTreeMap::new(),
@@ -123,7 +125,7 @@ impl<K: Object> Informer<K> {
         let mut expired = Vec::new();
         let mut writer = self.writer.lock();
         // Publish pending changes first, so that no index lags behind the initial list.
-        while let Some((last, _)) = writer.unpublished.last_key_value() {
+        while let Some((last, _)) = writer.unpublished.back() {
             let last = *last;
             drop(writer);
             self.publish(last);
@@ -151,23 +153,27 @@ impl<K: Object> Informer<K> {
         let (id, since) = (writer.next, writer.next_changes);
         writer.next += 1;
         let mailbox = Arc::new(Mailbox::new(waiting, &self.room));
-        writer.subscribers.insert(id, EventSubscriber { mailbox: Arc::clone(&mailbox), since });
+        writer.subscribers.push((id, EventSubscriber { mailbox: Arc::clone(&mailbox), since }));
         MailboxHandle { informer: Arc::clone(self), id, mailbox }
     }
 
     pub(in crate::cache) fn unsubscribe(&self, id: u64) {
-        // The mailbox is dropped after the lock is released: its events may hold the last handles of objects.
-        let _subscriber = self.writer.lock().subscribers.remove(&id);
+        let mut writer = self.writer.lock();
+        let place = writer.subscribers.binary_search_by_key(&id, |(id, _)| *id).ok();
+        let subscriber = place.map(|place| writer.subscribers.remove(place));
+        drop(writer);
+        // After the lock is released: the events of the mailbox may hold the last handles of objects.
+        drop(subscriber);
     }
 
     /// Adds an index, which receives all changes from now on, and fills it with the current objects.
     pub(in crate::cache) fn add_index(&self, index: &Arc<dyn AnyIndex<K>>) {
         let snapshot = {
             let mut writer = self.writer.lock();
-            writer.indexes.retain(|_, known| known.index.strong_count() > 0);
+            writer.indexes.retain(|(_, known)| known.index.strong_count() > 0);
             let (id, since) = (writer.next, writer.next_changes);
             writer.next += 1;
-            writer.indexes.insert(id, KeptIndex { index: Arc::downgrade(index), since });
+            writer.indexes.push((id, KeptIndex { index: Arc::downgrade(index), since }));
             self.snapshot()
         };
         index.fill(&snapshot);
@@ -200,11 +206,18 @@ impl<K: Object> Informer<K> {
 
     /// Changes the store, then publishes the changes.
     pub(super) fn update<T>(&self, change: impl FnOnce(&mut Writer<K>, &mut Store<K>) -> (T, Delta<K>)) -> T {
-        let mut old_events = Vec::new();
         let mut writer = self.writer.lock();
         let (done, delta) = change(&mut writer, &mut self.store.write());
+        self.publish_delta(writer, delta);
+        done
+    }
+
+    /// Publishes changes that the store has just undergone under the lock. A function of its own, so that the compiler does not copy it for
+    /// each change of the store.
+    fn publish_delta(&self, mut writer: MutexGuard<'_, Writer<K>>, delta: Delta<K>) {
+        let mut old_events = Vec::new();
         let Delta { events, changes, retired, .. } = delta.joined();
-        writer.indexes.retain(|_, kept| kept.index.strong_count() > 0);
+        writer.indexes.retain(|(_, kept)| kept.index.strong_count() > 0);
         let number = writer.next_changes;
         // Without indexes there is no user code to run: publish under the same lock. Otherwise the changes are queued,
         // and the index functions run after the lock is released.
@@ -213,7 +226,7 @@ impl<K: Object> Informer<K> {
             drop(writer);
             // Replaced states are dropped now, without the lock: the last handle of an object runs its destructor.
             drop((changes, events, old_events, retired));
-            return done;
+            return;
         }
         writer.next_changes += 1;
         let changes = PendingChanges {
@@ -222,10 +235,9 @@ impl<K: Object> Informer<K> {
             index_changes: BTreeMap::new(),
             _retired: retired,
         };
-        writer.unpublished.insert(number, changes);
+        writer.unpublished.push_back((number, changes));
         drop(writer);
         self.publish(number);
-        done
     }
 
     /// Publishes queued changes up to `number`: to indexes first, because a handler may look up the object that it
@@ -242,15 +254,16 @@ impl<K: Object> Informer<K> {
             let mut guard = self.writer.lock();
             let writer = &mut *guard;
             if let Some((number, index_changes)) = &mut found
-                && let Some(changes) = writer.unpublished.get_mut(number)
+                && let Ok(place) = writer.unpublished.binary_search_by_key(number, |(number, _)| *number)
             {
+                let (_, changes) = &mut writer.unpublished[place];
                 for (id, object_changes) in std::mem::take(index_changes) {
                     changes.index_changes.entry(id).or_insert(object_changes);
                 }
             }
             // Publish all changes that are ready, up to the first that lacks the result of an index function.
             let lacking = loop {
-                let Some((first, changes)) = writer.unpublished.first_key_value() else { break None };
+                let Some((first, changes)) = writer.unpublished.front() else { break None };
                 // Later changes are published by the threads that made them.
                 if *first > number {
                     break None;
@@ -264,7 +277,7 @@ impl<K: Object> Informer<K> {
                 if !lacking.is_empty() && !changes.object_changes.is_empty() {
                     break Some((*first, Arc::clone(&changes.object_changes), lacking));
                 }
-                let Some((first, mut changes)) = writer.unpublished.pop_first() else { break None };
+                let Some((first, mut changes)) = writer.unpublished.pop_front() else { break None };
                 let PendingChanges { object_changes, events, index_changes, .. } = &mut changes;
                 self.apply(writer, first, object_changes, events, index_changes, &mut old_events);
                 published.push(changes);
@@ -310,7 +323,9 @@ impl<K: Object> Informer<K> {
             }
         }
         for event in events {
-            for subscriber in writer.subscribers.values().filter(|subscriber| subscriber.since <= number) {
+            for (_, subscriber) in
+                writer.subscribers.iter().filter(|(_, subscriber)| subscriber.since <= number)
+            {
                 subscriber.mailbox.push(event.clone(), old_events);
             }
         }

@@ -67,7 +67,7 @@ impl<K: Object> WatchSubscriber for Informer<K> {
         let mut retired = Vec::new();
         for object in &some {
             let event = Event::Update { old: object.clone(), new: object.clone() };
-            for subscriber in writer.subscribers.values() {
+            for (_, subscriber) in &writer.subscribers {
                 subscriber.mailbox.push(event.clone(), &mut retired);
             }
         }

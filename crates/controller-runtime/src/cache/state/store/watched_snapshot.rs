@@ -1,6 +1,6 @@
 //! Copy of the watched states of a store.
 
-use std::{collections::BTreeMap, ops::Bound};
+use std::{collections::BTreeMap, iter, ops::Bound};
 
 use imbl::OrdMap;
 
@@ -52,6 +52,12 @@ pub(super) fn watched_after<K: Object>(
     }
     let written = watched.range::<ObjectKey<K>, _>(after);
     let written = written.filter_map(|(key, watched)| Some((key, watched.as_ref()?)));
-    let all: BTreeMap<_, _> = written.take(limit).chain(untouched.take(limit)).collect();
-    all.into_values().take(limit).cloned().collect()
+    // Both are in the order of their keys, and have no key in common.
+    let (mut written, mut untouched) = (written.peekable(), untouched.peekable());
+    let merged = iter::from_fn(|| match (written.peek(), untouched.peek()) {
+        (Some((one, _)), Some((other, _))) if other < one => untouched.next(),
+        (Some(_), _) => written.next(),
+        (None, _) => untouched.next(),
+    });
+    merged.take(limit).map(|(_, object)| object.clone()).collect()
 }
