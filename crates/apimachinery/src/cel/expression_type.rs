@@ -11,8 +11,8 @@ use super::{Environment, failed, parsed, type_checker};
 
 /// Variable with the variables of a policy as its fields.
 const VARIABLES: &str = "variables";
-/// Namespaces of functions that kube-apiserver has for some kinds of expressions, and that this implementation lacks.
-const LACKING: [&str; 4] = ["base64", "cel", "math", "regex"];
+/// Namespace of functions that kube-apiserver has for some kinds of expressions, and that this implementation lacks.
+const BINDINGS: &str = "cel";
 /// Beginning of the issue about deep nesting. This implementation allows fewer levels than cel-go.
 const NESTED_TOO_DEEP: &str = "expression recursion limit exceeded";
 
@@ -27,7 +27,7 @@ pub fn expression_type(
     expected: &[&str],
 ) -> Result<Option<Type>, String> {
     let tokens = tokens(text).map_err(|issues| failed(text, &issues))?;
-    if has_lacking_functions(&tokens) {
+    if environment.has_bindings && has_bindings(&tokens) {
         return Ok(None);
     }
     let root = match parsed(text) {
@@ -97,12 +97,12 @@ pub fn result_type_name(of: &Type) -> String {
 }
 
 /// Whether tokens contain calls of functions that are not implemented.
-fn has_lacking_functions(tokens: &[Spanned]) -> bool {
+fn has_bindings(tokens: &[Spanned]) -> bool {
     let is_dot =
         |index: usize| matches!(tokens.get(index).map(|spanned| &spanned.token), Some(Token::Sign(".")));
     tokens.iter().enumerate().any(|(index, spanned)| match &spanned.token {
         Token::Ident(name) => {
-            LACKING.contains(&&**name) && is_dot(index + 1) && !(index > 0 && is_dot(index - 1))
+            name == BINDINGS && is_dot(index + 1) && !(index > 0 && is_dot(index - 1))
         }
         _ => false,
     })
@@ -189,6 +189,71 @@ mod tests {
 
     #[test]
     fn functions_that_are_not_implemented_are_accepted() {
-        assert_eq!(expression_type("cel.bind(a, 1, a == 1)", &environment(), &["x"]), Ok(None));
+        let environment = environment().with_bindings();
+        assert_eq!(expression_type("cel.bind(a, 1, a == 1)", &environment, &["x"]), Ok(None));
+    }
+
+    /// Recorded from kube-apiserver v1.36.3.
+    #[test]
+    fn namespaces_that_the_library_lacks_are_unknown_variables() {
+        check(
+            "math.abs(1) == 1",
+            &["bool"],
+            "compilation failed: ERROR: <input>:1:1: undeclared reference to 'math' (in container '')\n | math.abs(1) == 1\n | ^\n\
+             ERROR: <input>:1:9: undeclared reference to 'abs' (in container '')\n | math.abs(1) == 1\n | ........^",
+        );
+        check(
+            "jsonpatch.escapeKey(\"a/b~c\")",
+            &["string"],
+            "compilation failed: ERROR: <input>:1:1: undeclared reference to 'jsonpatch' (in container '')\n | jsonpatch.escapeKey(\"a/b~c\")\n | ^\n\
+             ERROR: <input>:1:20: undeclared reference to 'escapeKey' (in container '')\n | jsonpatch.escapeKey(\"a/b~c\")\n | ...................^",
+        );
+    }
+
+    /// Recorded from kube-apiserver v1.36.3.
+    #[test]
+    fn templates_and_conversions_of_literals_are_checked() {
+        for (text, error) in [
+            (
+                "\"%d\".format([\"a\"]) == \"\"",
+                "compilation failed: ERROR: <input>:1:14: error during formatting: decimal clause can only be used on integers, was \
+                 given string\n | \"%d\".format([\"a\"]) == \"\"\n | .............^",
+            ),
+            (
+                "\"%d %s\".format([1]) == \"\"",
+                "compilation failed: ERROR: <input>:1:15: index 1 out of range\n | \"%d %s\".format([1]) == \"\"\n | ..............^",
+            ),
+            (
+                "\"%q\".format([1]) == \"\"",
+                "compilation failed: ERROR: <input>:1:12: could not parse formatting clause: unrecognized formatting clause \"q\"\n \
+                 | \"%q\".format([1]) == \"\"\n | ...........^",
+            ),
+            ("int(\"x\") == 1", "program instantiation failed: type conversion error from 'string' to 'int'"),
+            ("uint(-1) == 1u", "program instantiation failed: unsigned integer overflow"),
+        ] {
+            check(text, &["bool"], error);
+        }
+    }
+
+    /// Recorded from kube-apiserver v1.36.3.
+    #[test]
+    fn texts_that_are_no_tokens_end_behind_the_wrong_character() {
+        for (text, error) in [
+            (
+                "object == 1 &&& true",
+                "compilation failed: ERROR: <input>:1:15: Syntax error: token recognition error at: '& '\n | object == 1 &&& true\n \
+                 | ..............^",
+            ),
+            (
+                "object.",
+                "compilation failed: ERROR: <input>:1:8: Syntax error: no viable alternative at input '.'\n | object.\n | .......^",
+            ),
+            (
+                "object == 1e400",
+                "compilation failed: ERROR: <input>:1:11: invalid double literal\n | object == 1e400\n | ..........^",
+            ),
+        ] {
+            check(text, &["bool"], error);
+        }
     }
 }

@@ -81,19 +81,28 @@ pub struct Environment {
     variables: Vec<(&'static str, Type)>,
     /// Whether expressions can construct an `Object` or a `JSONPatch`.
     constructs_patches: bool,
+    /// Whether expressions have the functions of the namespace `cel`, such as `cel.bind`.
+    has_bindings: bool,
 }
 
 impl Environment {
     /// Creates an environment with these variables.
     #[must_use]
     pub fn new(variables: Vec<(&'static str, Type)>) -> Self {
-        Self { variables, constructs_patches: false }
+        Self { variables, constructs_patches: false, has_bindings: false }
     }
 
     /// Lets expressions construct an `Object` or a `JSONPatch`, as those of mutations do.
     #[must_use]
     pub fn with_patches(mut self) -> Self {
         self.constructs_patches = true;
+        self
+    }
+
+    /// Lets expressions use the functions of the namespace `cel`, as those that select devices do.
+    #[must_use]
+    pub fn with_bindings(mut self) -> Self {
+        self.has_bindings = true;
         self
     }
 

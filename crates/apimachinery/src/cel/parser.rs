@@ -51,7 +51,7 @@ pub fn is_identifier(text: &str) -> bool {
 }
 
 /// Whether the grammar reserves a word.
-pub(super) fn is_reserved(word: &str) -> bool {
+fn is_reserved(word: &str) -> bool {
     RESERVED.contains(&word) || KEYWORDS.contains(&word)
 }
 
@@ -149,6 +149,13 @@ impl CelParser<'_> {
     fn shown(&self) -> String {
         let next = self.peek();
         if next.token == Token::End { "<EOF>".to_owned() } else { self.text[next.at..next.end].to_owned() }
+    }
+
+    /// Returns the issue of a dot that is not followed by a name. Its text does not name the end of the expression.
+    fn no_field(&self) -> Issue {
+        let next = self.peek();
+        let message = format!("Syntax error: no viable alternative at input '.{}'", &self.text[next.at..next.end]);
+        Issue::new(next.at, message)
     }
 
     /// Takes a sign if it is next, and returns its offset.
@@ -317,8 +324,7 @@ impl CelParser<'_> {
     fn selection(&mut self, dot: usize, node: SyntaxNode) -> Result<SyntaxNode, Issue> {
         let is_optional = self.take("?").is_some();
         let Spanned { token: Token::Ident(field), .. } = self.peek().clone() else {
-            let message = format!("Syntax error: no viable alternative at input '.{}'", self.shown());
-            return Err(Issue::new(self.peek().at, message));
+            return Err(self.no_field());
         };
         let at = self.peek().at;
         self.next += 1;
@@ -473,8 +479,7 @@ impl CelParser<'_> {
             Token::Sign(".") => {
                 self.next += 1;
                 let Spanned { token: Token::Ident(name), at, .. } = self.peek().clone() else {
-                    let message = format!("Syntax error: no viable alternative at input '.{}'", self.shown());
-                    return Err(Issue::new(self.peek().at, message));
+                    return Err(self.no_field());
                 };
                 self.next += 1;
                 self.named(at, format!(".{name}"))

@@ -1,4 +1,4 @@
-//! Regular expressions: the functions `matches`, `find` and `findAll`.
+//! Regular expressions (the functions `matches`, `find` and `findAll`), and other literals that are evaluated with the expression's compilation.
 //!
 //! As in kube-apiserver, a pattern that is a literal is compiled once, with the expression. Another pattern is compiled at each call, which
 //! is paid for. The automata count their steps, so a match costs as much as it takes.
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::Issue;
+use super::{EXPRESSION_LIMIT, Issue, functions};
 use super::cost::Cost;
 use super::evaluation_error::{EvaluationError, failed, no_overload};
 use super::functions::Evaluated;
@@ -16,6 +16,9 @@ use super::text_functions::unless_negative;
 use super::value::{Literal, Val};
 use crate::schema::pattern::{Budget, Exhausted, Pattern, Patterns};
 
+/// Functions that convert a value to another type.
+const CONVERSIONS: [&str; 10] =
+    ["bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "type", "uint"];
 /// Steps of an automaton that cost one unit.
 const STEPS: u64 = 30;
 /// Units for parsing one byte of a pattern.
@@ -47,6 +50,9 @@ impl ConstantPatterns {
         let mut failure = None;
         root.visit(&mut |node| {
             let Expr::Call { function, target, arguments } = &node.expr else { return };
+            if let Some(Err(why)) = constant(node) {
+                failure.get_or_insert(why.to_string());
+            }
             let text = |at: usize| match arguments.get(at).map(|argument| &argument.expr) {
                 Some(Expr::Literal(Literal::String(text))) => Some(text.as_str()),
                 _ => None,
@@ -71,6 +77,21 @@ impl ConstantPatterns {
             return Err(PatternError::Issues(issues));
         }
         failure.map_or(Ok(Self { known }), |why| Err(PatternError::Program(why)))
+    }
+}
+
+/// Returns the value of a literal, or of a conversion of one, which cel-go evaluates once.
+fn constant(node: &SyntaxNode) -> Option<Evaluated<'_>> {
+    match &node.expr {
+        Expr::Literal(literal) => Some(Ok(Val::literal(literal))),
+        Expr::Call { function, target: None, arguments } if CONVERSIONS.contains(&&**function) => {
+            let [argument] = &arguments[..] else { return None };
+            let value = constant(argument)?;
+            Some(value.and_then(|value| {
+                functions::global(function, &[value], &mut Cost::new(EXPRESSION_LIMIT))
+            }))
+        }
+        _ => None,
     }
 }
 

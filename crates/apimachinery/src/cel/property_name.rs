@@ -2,8 +2,27 @@
 
 use std::borrow::Cow;
 
-use super::parser;
-
+/// Words that are escaped as properties. The grammar of expressions also reserves `var`, `void` and `while`, which are not.
+const WORDS: [&str; 18] = [
+    "true",
+    "false",
+    "null",
+    "in",
+    "as",
+    "break",
+    "const",
+    "continue",
+    "else",
+    "for",
+    "function",
+    "if",
+    "import",
+    "let",
+    "loop",
+    "package",
+    "namespace",
+    "return",
+];
 /// Characters and their escape sequences. A double underscore comes first, because the others begin with it.
 const SEQUENCES: [(&str, &str); 4] =
     [("__", "__underscores__"), (".", "__dot__"), ("-", "__dash__"), ("/", "__slash__")];
@@ -14,8 +33,8 @@ pub fn escape(name: &str) -> Option<Cow<'_, str>> {
     if name.is_empty() || name.starts_with(|first: char| first.is_ascii_digit()) {
         return None;
     }
-    if parser::is_reserved(name) {
-        return Some(Cow::Owned(format!("__{name}__")));
+    if let Some(escaped) = escaped_word(name) {
+        return Some(Cow::Owned(escaped));
     }
     if name.contains(|c: char| !c.is_ascii_alphanumeric() && !"_.-/".contains(c)) {
         return None;
@@ -40,6 +59,11 @@ pub fn escape(name: &str) -> Option<Cow<'_, str>> {
     Some(Cow::Owned(escaped))
 }
 
+/// Returns the escaped form of a word that expressions reserve; `None` for other names.
+pub(super) fn escaped_word(name: &str) -> Option<String> {
+    WORDS.contains(&name).then(|| format!("__{name}__"))
+}
+
 /// Returns the name of the property that an identifier stands for; `None` if the identifier has an unknown escape sequence.
 #[must_use]
 pub fn unescape(identifier: &str) -> Option<Cow<'_, str>> {
@@ -58,7 +82,7 @@ pub fn unescape(identifier: &str) -> Option<Cow<'_, str>> {
         name.push_str(&rest[..at]);
         match SEQUENCES.iter().find(|(_, sequence)| sequence.trim_matches('_') == word) {
             Some((plain, _)) => name.push_str(plain),
-            None if parser::is_reserved(word) && identifier.len() == word.len() + 4 => name.push_str(word),
+            None if WORDS.contains(&word) && identifier.len() == word.len() + 4 => name.push_str(word),
             None => return None,
         }
         rest = after;
@@ -88,6 +112,7 @@ mod tests {
             ("a___b", "a__underscores___b"),
             ("namespace", "__namespace__"),
             ("in", "__in__"),
+            ("while", "while"),
             ("_", "_"),
             (".a", "__dot__a"),
         ] {

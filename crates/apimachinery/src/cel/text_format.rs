@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use super::cost::Cost;
 use super::evaluation_error::{EvaluationError, failed};
+use super::types::Type;
 use super::value::Val;
 use super::{functions, times};
 use crate::go;
@@ -45,6 +46,72 @@ pub(super) fn format(template: &str, values: &Val<'_>, cost: &mut Cost) -> Resul
     formatted.push_str(rest);
     cost.text(formatted.len())?;
     Ok(formatted)
+}
+
+/// Returns what is wrong with a template for a literal list of values with these types, and the index of the value that is the reason, if
+/// one is. Types of values inside of lists and maps are checked only when the values are formatted.
+pub(super) fn misuse(template: &str, types: &[Type]) -> Option<(Option<usize>, String)> {
+    let mut rest = template;
+    let mut next = 0;
+    while let Some(at) = rest.find('%') {
+        rest = &rest[at + 1..];
+        if let Some(after) = rest.strip_prefix('%') {
+            rest = after;
+            continue;
+        }
+        if rest.is_empty() {
+            return Some((None, "unexpected end of string".to_owned()));
+        }
+        let Some(of) = types.get(next) else {
+            return Some((None, format!("index {next} out of range")));
+        };
+        let letter = match clause(rest) {
+            Ok((_, letter, after)) => {
+                rest = after;
+                letter
+            }
+            Err(why) => return Some((None, format!("could not parse formatting clause: {why}"))),
+        };
+        if !is_formattable(letter, of) {
+            let why = refusal(letter, &of.runtime_name());
+            return Some((Some(next), format!("error during formatting: {why}")));
+        }
+        next += 1;
+    }
+    let given = types.len();
+    let why = || format!("too many arguments supplied to string.format (expected {next}, got {given})");
+    (given > next).then(|| (None, why()))
+}
+
+/// Whether a clause accepts values of a type.
+fn is_formattable(letter: char, of: &Type) -> bool {
+    if matches!(of, Type::Dyn | Type::Open) {
+        return true;
+    }
+    match letter {
+        's' => !matches!(of, Type::Object(_) | Type::Composed(..) | Type::Message(_) | Type::Optional(_)),
+        'f' | 'e' => matches!(of, Type::Double | Type::String),
+        'b' => matches!(of, Type::Int | Type::Uint | Type::Bool),
+        'd' | 'o' => matches!(of, Type::Int | Type::Uint),
+        _ => matches!(of, Type::Int | Type::Uint | Type::String | Type::Bytes),
+    }
+}
+
+/// Returns the reason why a clause does not accept values of the type `given`.
+fn refusal(letter: char, given: &str) -> String {
+    let rule = match letter {
+        's' => {
+            "string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, types, durations, and \
+             timestamps"
+        }
+        'd' => "decimal clause can only be used on integers",
+        'f' => "fixed-point clause can only be used on doubles",
+        'e' => "scientific clause can only be used on doubles",
+        'b' => "only integers and bools can be formatted as binary",
+        'o' => "octal clause can only be used on integers",
+        _ => "only integers, byte buffers, and strings can be formatted as hex",
+    };
+    format!("{rule}, was given {given}")
 }
 
 /// Splits precision and letter of a clause from the text behind it.
@@ -97,14 +164,14 @@ fn formatted_value(
         ('s', value) => return text(value, cost),
         ('d', Val::Int(number)) => Ok(number.to_string()),
         ('d', Val::Uint(number)) => Ok(number.to_string()),
-        ('d', _) => Err(format!("decimal clause can only be used on integers, was given {given}")),
+        ('d', _) => Err(refusal(letter, given)),
         ('f', value) => match special(value) {
             Some(number) => {
                 let precision = precision.unwrap_or(PRECISION).min(MAX_PRECISION);
                 cost.text(precision)?;
                 Ok(fixed(number, precision))
             }
-            None => Err(format!("fixed-point clause can only be used on doubles, was given {given}")),
+            None => Err(refusal(letter, given)),
         },
         ('e', value) => match special(value) {
             // As in kube-apiserver, the precision is the width of the whole number.
@@ -113,22 +180,20 @@ fn formatted_value(
                 cost.text(width)?;
                 Ok(format!("{:>width$}", scientific(number)))
             }
-            None => Err(format!("scientific clause can only be used on doubles, was given {given}")),
+            None => Err(refusal(letter, given)),
         },
         ('b', Val::Int(number)) => Ok(signed(*number, |number| format!("{number:b}"))),
         ('b', Val::Uint(number)) => Ok(format!("{number:b}")),
         ('b', Val::Bool(value)) => Ok(u8::from(*value).to_string()),
-        ('b', _) => Err(format!("only integers and bools can be formatted as binary, was given {given}")),
+        ('b', _) => Err(refusal(letter, given)),
         ('o', Val::Int(number)) => Ok(signed(*number, |number| format!("{number:o}"))),
         ('o', Val::Uint(number)) => Ok(format!("{number:o}")),
-        ('o', _) => Err(format!("octal clause can only be used on integers, was given {given}")),
+        ('o', _) => Err(refusal(letter, given)),
         (_, Val::Int(number)) => Ok(in_case(letter, &signed(*number, |number| format!("{number:x}")))),
         (_, Val::Uint(number)) => Ok(in_case(letter, &format!("{number:x}"))),
         (_, Val::String(text)) => Ok(in_case(letter, &hex(text.as_bytes()))),
         (_, Val::Bytes(bytes)) => Ok(in_case(letter, &hex(bytes))),
-        _ => Err(format!(
-            "only integers, byte buffers, and strings can be formatted as hex, was given {given}"
-        )),
+        _ => Err(refusal(letter, given)),
     })
 }
 
@@ -207,11 +272,7 @@ fn text(value: &Val<'_>, cost: &mut Cost) -> Result<Result<String, String>, Eval
         value if value.is_list() || value.is_map() => return literal(value, cost),
         value => match functions::text_of(value) {
             Some(text) => text.map_err(|error| error.to_string()),
-            None => Err(format!(
-                "string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, types, durations, \
-                 and timestamps, was given {}",
-                value.type_name()
-            )),
+            None => Err(refusal('s', value.type_name())),
         },
     })
 }

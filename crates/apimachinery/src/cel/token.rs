@@ -83,8 +83,10 @@ fn token(rest: &str) -> Scanned {
     if let Some(sign) = SIGNS.iter().find(|sign| rest.starts_with(**sign)) {
         return Ok((Token::Sign(sign), sign.len()));
     }
-    let first: String = rest.chars().take(1).collect();
-    Err(unrecognized(&first))
+    // The first half of an operator that is written with two signs: the character after it is the one that no token has there.
+    let count = if matches!(bytes[0], b'&' | b'|' | b'=') { 2 } else { 1 };
+    let wrong: String = rest.chars().take(count).collect();
+    Err(unrecognized(&wrong))
 }
 
 /// Returns the error for a text that is no token. It ends with the first character at which no token goes on.
@@ -119,7 +121,8 @@ fn number(rest: &str) -> Scanned {
         }
     }
     if is_float {
-        let value: f64 = rest[..length].parse().map_err(|_| ("invalid double literal".to_owned(), length))?;
+        let value = rest[..length].parse().ok().filter(|value: &f64| value.is_finite());
+        let value = value.ok_or_else(|| ("invalid double literal".to_owned(), length))?;
         return Ok((Token::Literal(Literal::Double(value)), length));
     }
     integer(rest[..length].parse().ok(), unsigned(length), length)

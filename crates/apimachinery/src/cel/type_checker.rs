@@ -5,7 +5,7 @@ use super::signatures::{self, Resolution};
 use super::syntax_tree::{Expr, Fold, FoldKind, OPTIONAL_PART, SyntaxNode};
 use super::types::Type;
 use super::value::{Literal, Val};
-use super::{Environment, Issue, functions, times};
+use super::{Environment, Issue, functions, property_name, text_format, times};
 
 /// Returns the type of an expression.
 ///
@@ -215,7 +215,11 @@ impl TypeChecker<'_> {
                 }
                 None => self.issue(at, format!("undefined field '{field}'")),
             },
-            Type::Composed(_, fields) => match fields.get(field) {
+            // A word that is reserved needs no escaping behind a dot.
+            Type::Composed(_, fields) => match fields
+                .get(field)
+                .or_else(|| property_name::escaped_word(field).and_then(|escaped| fields.get(&escaped)))
+            {
                 Some(of) => of.clone(),
                 None => self.issue(at, format!("undefined field '{field}'")),
             },
@@ -247,7 +251,13 @@ impl TypeChecker<'_> {
         let is_format = function == "format";
         self.formats += usize::from(is_format);
         let target_type = target.map(|target| self.type_of(target));
-        let types: Vec<Type> = arguments.iter().map(|argument| self.type_of(argument)).collect();
+        let types = match (target.map(|target| &target.expr), arguments) {
+            (
+                Some(Expr::Literal(Literal::String(template))),
+                [SyntaxNode { expr: Expr::List(elements), .. }],
+            ) if is_format => vec![self.of_formatted(at, template, elements)],
+            _ => arguments.iter().map(|argument| self.type_of(argument)).collect(),
+        };
         self.formats -= usize::from(is_format);
         if target.is_none() {
             self.check_time(function, arguments);
@@ -264,9 +274,29 @@ impl TypeChecker<'_> {
             Resolution::Of(of) => of,
             Resolution::NoOverload => self.no_overload(at, function, target, &types),
             Resolution::Undeclared => {
+                // A namespace that the environment lacks is the name of a variable to it.
+                let function = match function.split_once('.') {
+                    Some((namespace, function)) if !namespace.is_empty() => {
+                        let place = at.saturating_sub(namespace.len() + 1 + function.len());
+                        self.of_ident(place, namespace);
+                        function
+                    }
+                    _ => function,
+                };
                 self.issue(at, format!("undeclared reference to '{function}' (in container '')"))
             }
         }
+    }
+
+    /// Returns the type of the values of `"…".format([…])`, and checks them.
+    fn of_formatted(&mut self, at: usize, template: &str, elements: &[SyntaxNode]) -> Type {
+        let types: Vec<Type> = elements.iter().map(|element| self.of_part(element)).collect();
+        if let Some((index, why)) = text_format::misuse(template, &types) {
+            let at = index.and_then(|index| elements.get(index)).map_or(at, |element| element.at);
+            self.literals.push(Issue::new(at, why));
+        }
+        let types = elements.iter().map(|element| element.at).zip(types).collect();
+        Type::List(Box::new(self.joined(types)))
     }
 
     fn no_overload(&mut self, at: usize, function: &str, target: Option<&Type>, arguments: &[Type]) -> Type {

@@ -102,6 +102,19 @@ impl Type {
         }
     }
 
+    /// Returns the name that a value of the type shows, without the types of its parts.
+    pub(super) fn runtime_name(&self) -> String {
+        match self {
+            Self::Null => "null_type".to_owned(),
+            Self::List(_) => "list".to_owned(),
+            Self::Map(..) => "map".to_owned(),
+            Self::Duration => "google.protobuf.Duration".to_owned(),
+            Self::Timestamp => "google.protobuf.Timestamp".to_owned(),
+            Self::Optional(_) => "optional_type".to_owned(),
+            other => other.to_string(),
+        }
+    }
+
     /// Whether `null` is a value of the type, as cel-go defines for objects, times and types of libraries.
     fn is_nullable(&self) -> bool {
         matches!(

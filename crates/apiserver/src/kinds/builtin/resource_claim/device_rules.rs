@@ -24,7 +24,7 @@ const MAX_ID: usize = 32;
 
 /// Variables of the expressions that select devices.
 static DEVICES: LazyLock<Environment> =
-    LazyLock::new(|| Environment::new(vec![("device", Type::Object(&DEVICE))]));
+    LazyLock::new(|| Environment::new(vec![("device", Type::Object(&DEVICE))]).with_bindings());
 
 static DEVICE: ObjectType = ObjectType {
     name: "kubernetes.DRADevice",
