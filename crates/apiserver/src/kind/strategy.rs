@@ -3,6 +3,7 @@
 //! The interface is that of Go's `rest.Strategy`. Each method defaults to the behaviour of a plain kind, so that a kind only states the
 //! rules in which it differs.
 
+use std::cell::RefCell;
 use std::fmt;
 use std::net::Ipv4Addr;
 
@@ -15,12 +16,14 @@ use super::registry::ServedKind;
 use crate::user::UserInfo;
 
 /// Context of a write: facts about the request on which a strategy may depend.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub(crate) struct WriteContext<'a> {
     /// User of the request.
     pub(crate) user: &'a UserInfo,
     /// Current time.
     pub(crate) now: Timestamp,
+    /// Warnings about an object that its preparation changed.
+    pub(crate) warnings: RefCell<Vec<String>>,
 }
 
 impl WriteContext<'_> {

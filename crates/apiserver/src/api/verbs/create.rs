@@ -163,7 +163,11 @@ fn prepare(call: &Call, object: &mut Value) -> Result<(), ApiError> {
     {
         fields.remove("status");
     }
-    served.strategy.prepare_create(served, &call.write_context(), object);
+    let context = call.write_context();
+    served.strategy.prepare_create(served, &context, object);
+    for warning in context.warnings.into_inner() {
+        call.warn(warning);
+    }
     // The metadata of an object of another custom kind are not validated.
     let is_of_kind = !served.is_custom() || custom::type_errors(served, object).is_empty();
     let mut errors = if is_of_kind { object_meta::validate(served, object) } else { Vec::new() };

@@ -39,6 +39,7 @@ use kube_apimachinery::status;
 use kube_apimachinery::status::ApiError;
 use kube_apimachinery::yaml;
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -136,7 +137,7 @@ impl Call {
 
     /// Returns the context of this write for the strategy of its kind.
     pub(crate) fn write_context(&self) -> WriteContext<'_> {
-        WriteContext { user: &self.user, now: self.cluster.clock.now() }
+        WriteContext { user: &self.user, now: self.cluster.clock.now(), warnings: RefCell::default() }
     }
 
     /// Returns the attributes of this request, for admission.

@@ -1,5 +1,6 @@
 //! Helpers for the tests of builtin kinds.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -74,5 +75,5 @@ pub(super) fn prepare_update(kind: &str, old: &Value, new: &mut Value) {
 }
 
 fn context(user: &UserInfo) -> WriteContext<'_> {
-    WriteContext { user, now: Timestamp::UNIX_EPOCH }
+    WriteContext { user, now: Timestamp::UNIX_EPOCH, warnings: RefCell::default() }
 }

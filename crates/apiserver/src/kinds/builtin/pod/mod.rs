@@ -1,5 +1,6 @@
 //! Pods. Rules of the spec that templates share are in `shared/pod_spec`.
 
+mod app_armor_annotations;
 mod constraints;
 mod pod_status;
 mod pod_update;
@@ -44,6 +45,7 @@ impl BuiltinKind for Pod {
             pod["status"]["conditions"] = conditions;
         }
         scheduling_defaults::merge_label_keys(pod);
+        context.warnings.borrow_mut().extend(app_armor_annotations::copy(pod));
     }
 
     fn prepare_subresource(

@@ -10,6 +10,7 @@ use crate::kinds::builtin::shared::fields::{elements, set, set_pointer, text, wi
 
 /// Sets defaults of a `PodTemplateSpec` after its fields were completed.
 pub(in crate::kinds::builtin) fn default(template: &mut Value) {
+    drop_init_annotations(template);
     let Some(spec) = template.get_mut("spec").filter(|spec| spec.is_object()) else {
         return;
     };
@@ -25,6 +26,23 @@ pub(in crate::kinds::builtin) fn default(template: &mut Value) {
     amounts::round_fields(spec, &["overhead"]);
     within(spec, "resources", amounts::round_resources);
     elements(spec, "volumes").for_each(volume);
+}
+
+/// Drops annotations that old versions of Kubernetes used for init containers, as the conversion to Go's internal type does.
+fn drop_init_annotations(template: &mut Value) {
+    const PARTS: [&str; 2] = ["init-containers", "init-container-statuses"];
+    let Some(metadata) = template.get_mut("metadata").and_then(Value::as_object_mut) else { return };
+    let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) else { return };
+    let count = annotations.len();
+    annotations.retain(|key, _| {
+        let part = key
+            .strip_prefix("pod.beta.kubernetes.io/")
+            .or_else(|| key.strip_prefix("pod.alpha.kubernetes.io/"));
+        part.is_none_or(|part| !PARTS.contains(&part))
+    });
+    if annotations.is_empty() && count > 0 {
+        metadata.remove("annotations");
+    }
 }
 
 /// Copies the service account name between the field and its deprecated alias; the field takes precedence.

@@ -9,6 +9,7 @@ mod placement;
 mod security;
 mod volume_mounts;
 mod volume_sources;
+mod windows_options;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,7 +26,7 @@ use crate::kinds::builtin::shared::field_checks::{
 };
 use crate::kinds::builtin::shared::fields::{list, text};
 use crate::kinds::builtin::shared::label_selector::invalid;
-use annotation_rules::pod_annotations;
+use annotation_rules::{pod_annotations, profiles_that_differ};
 pub(in crate::kinds::builtin) use annotation_rules::{is_mirror, pod_annotation_updates};
 use container_resources::ResourceOwner;
 pub(in crate::kinds::builtin) use placement::{node_selector, tolerations as validate_tolerations};
@@ -70,6 +71,7 @@ pub(in crate::kinds::builtin) fn validate(object: &Value, path: &str) -> Vec<Fie
     errors.extend(annotations(&metadata["annotations"], &place));
     errors.extend(pod_annotations(metadata, &template["spec"], &place));
     errors.extend(validate_spec(template, path, Enclosing::Template));
+    errors.extend(profiles_that_differ(template, path));
     if !list(&template["spec"], "ephemeralContainers").is_empty() {
         let why = "ephemeral containers not allowed in pod template";
         errors.push(FieldError::forbidden(format!("{path}.ephemeralContainers"), why));
@@ -119,6 +121,7 @@ pub(in crate::kinds::builtin) fn validate_new_pod(pod: &Value) -> Vec<FieldError
         let why = "cannot be set until all schedulingGates have been cleared";
         errors.push(FieldError::forbidden("spec.nodeName", why));
     }
+    errors.extend(profiles_that_differ(pod, "spec"));
     errors
 }
 
@@ -142,6 +145,7 @@ fn validate_spec(object: &Value, path: &str, enclosing: Enclosing<'_>) -> Vec<Fi
     errors.extend(name_resolution(spec, &format!("{path}.dnsConfig")));
     errors.extend(gates(spec, path));
     errors.extend(placement::spread(spec, path));
+    errors.extend(windows_options::host_processes(spec, path));
     errors.extend(host_users(spec, path));
     errors.extend(host_name(spec, path));
     for field in ["serviceAccountName", "nodeName"] {
@@ -425,7 +429,7 @@ fn operating_system(spec: &Value, path: &str) -> Vec<FieldError> {
             }
             errors
         }
-        "windows" => Vec::new(),
+        "windows" => windows_options::linux_fields(spec, path),
         other => vec![FieldError::not_supported(format!("{path}.os"), other, &["linux", "windows"])],
     }
 }

@@ -1,10 +1,11 @@
 //! Annotations that have a meaning for pods: mirror pods, the cost of a deletion, and profiles of seccomp and AppArmor.
 
+use kube_apimachinery::decode;
 use kube_apimachinery::go::quote;
 use kube_apimachinery::status::FieldError;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
-use super::CONTAINERS;
+use super::{CONTAINERS, placement};
 use crate::kinds::builtin::shared::field_checks::{descending_path, invalid_text};
 use crate::kinds::builtin::shared::fields::{list, text};
 
@@ -16,6 +17,8 @@ const APP_ARMOR: &str = "container.apparmor.security.beta.kubernetes.io/";
 const SECCOMP: &str = "container.seccomp.security.alpha.kubernetes.io/";
 /// Annotation with the seccomp profile of a pod, which a field replaces.
 const POD_SECCOMP: &str = "seccomp.security.alpha.kubernetes.io/pod";
+/// Annotation with the tolerations of a pod, which a field replaces.
+const TOLERATIONS: &str = "scheduler.alpha.kubernetes.io/tolerations";
 /// Annotation with the cost of deleting the pod, relative to others of its ReplicaSet.
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
@@ -59,6 +62,9 @@ pub(super) fn pod_annotations(metadata: &Value, spec: &Value, path: &str) -> Vec
         let why = "must set spec.nodeName if mirror pod annotation is set";
         errors.push(invalid_text(format!("{path}[{MIRROR}]"), value, why));
     }
+    if let Some(tolerations) = given[TOLERATIONS].as_str().filter(|text| !text.is_empty()) {
+        errors.extend(annotated_tolerations(tolerations, path));
+    }
     if let Some(cost) = given[DELETION_COST].as_str() {
         let digits = cost.strip_prefix('-').unwrap_or(cost);
         let is_plain =
@@ -87,6 +93,84 @@ pub(super) fn pod_annotations(metadata: &Value, spec: &Value, path: &str) -> Vec
         }
     }
     errors
+}
+
+/// Validates the tolerations in an annotation.
+fn annotated_tolerations(text: &str, path: &str) -> Vec<FieldError> {
+    match decode::json(text.as_bytes()) {
+        Ok(decoded) => {
+            let spec = json!({"tolerations": decoded.value});
+            let errors = placement::tolerations(&spec, path);
+            // The name of the annotation stands for that of the field.
+            let renamed = |error: FieldError| FieldError {
+                field: error.field.replacen("tolerations", TOLERATIONS, 1),
+                ..error
+            };
+            errors.into_iter().map(renamed).collect()
+        }
+        Err(why) => vec![invalid_text(path, TOLERATIONS, &why)],
+    }
+}
+
+/// Refuses profiles of a new pod or template that differ from those in its annotations.
+pub(super) fn profiles_that_differ(pod: &Value, path: &str) -> Vec<FieldError> {
+    let (annotations, spec) = (&pod["metadata"]["annotations"], &pod["spec"]);
+    let containers: Vec<(&Value, String)> = CONTAINERS
+        .into_iter()
+        .flat_map(move |kind| {
+            let containers = list(spec, kind).iter().enumerate();
+            containers.map(move |(index, container)| (container, format!("{path}.{kind}[{index}]")))
+        })
+        .collect();
+    let mut errors = Vec::new();
+    let of_pod = [(POD_SECCOMP.to_owned(), spec, path)];
+    let of_containers = containers
+        .iter()
+        .map(|(container, path)| (format!("{SECCOMP}{}", text(container, "name")), *container, &**path));
+    for (annotation, owner, path) in of_pod.into_iter().chain(of_containers) {
+        let profile = &owner["securityContext"]["seccompProfile"];
+        let Some(annotated) = annotations[&annotation].as_str() else { continue };
+        let types = ["runtime/default", "docker/default"];
+        let path = format!("{path}.securityContext.seccompProfile");
+        errors.extend(difference("seccomp", profile, annotated, &types, &path));
+    }
+    if spec["os"]["name"] == "windows" {
+        return errors;
+    }
+    for (container, path) in &containers {
+        let own = &container["securityContext"]["appArmorProfile"];
+        let profile = if own.is_null() { &spec["securityContext"]["appArmorProfile"] } else { own };
+        let Some(annotated) = annotations[&format!("{APP_ARMOR}{}", text(container, "name"))].as_str() else {
+            continue;
+        };
+        let path = format!("{path}.securityContext.appArmorProfile");
+        errors.extend(difference("apparmor", profile, annotated, &["runtime/default"], &path));
+    }
+    errors
+}
+
+/// Returns the error for a profile at `path` that differs from the annotated one. `defaults` are the annotations of a runtime's profile.
+fn difference(
+    what: &str,
+    profile: &Value,
+    annotated: &str,
+    defaults: &[&str],
+    path: &str,
+) -> Option<FieldError> {
+    let is_same = match text(profile, "type") {
+        "Unconfined" => annotated == "unconfined",
+        "RuntimeDefault" => defaults.contains(&annotated),
+        "Localhost" => match annotated.strip_prefix("localhost/") {
+            Some(file) if profile["localhostProfile"] != file => {
+                let why = format!("{what} profile in annotation and field must match");
+                return Some(FieldError::forbidden(format!("{path}.localhostProfile"), &why));
+            }
+            file => file.is_some(),
+        },
+        _ => true,
+    };
+    let why = || format!("{what} type in annotation and field must match");
+    (!is_same).then(|| FieldError::forbidden(format!("{path}.type"), &why()))
 }
 
 /// Validates a seccomp profile in an annotation.
@@ -139,6 +223,59 @@ mod tests {
             ],
         );
         check(None, &json!({"container.apparmor.security.beta.kubernetes.io/c": "localhost/x"}), &[]);
+    }
+
+    /// Recorded from kube-apiserver v1.36.3.
+    #[test]
+    fn tolerations_in_an_annotation_are_validated() {
+        for (tolerations, expected) in [
+            (
+                "x",
+                "metadata.annotations: Invalid value: \"scheduler.alpha.kubernetes.io/tolerations\": invalid character 'x' looking for \
+                 beginning of value",
+            ),
+            (
+                "[{\"operator\":\"Equal\",\"value\":\"a\"}]",
+                "metadata.annotations.scheduler.alpha.kubernetes.io/tolerations[0].operator: Invalid value: \"Equal\": operator must be \
+                 Exists when `key` is empty, which means \"match all values and all keys\"",
+            ),
+        ] {
+            check(None, &json!({TOLERATIONS: tolerations}), &[expected]);
+        }
+    }
+
+    /// Recorded from kube-apiserver v1.36.3.
+    #[test]
+    fn profiles_in_annotations_and_fields_agree() {
+        let pod = json!({
+            "metadata": {"annotations": {
+                "seccomp.security.alpha.kubernetes.io/pod": "localhost/a",
+                "container.seccomp.security.alpha.kubernetes.io/c": "unconfined",
+                "container.apparmor.security.beta.kubernetes.io/c": "localhost/",
+                "container.apparmor.security.beta.kubernetes.io/d": "unconfined",
+            }},
+            "spec": {
+                "securityContext": {"seccompProfile": {"type": "Unconfined"}, "appArmorProfile": {"type": "Unconfined"}},
+                "containers": [
+                    {"name": "c", "securityContext": {
+                        "seccompProfile": {"type": "Localhost", "localhostProfile": "z"},
+                        "appArmorProfile": {"type": "Localhost", "localhostProfile": "q"},
+                    }},
+                    {"name": "d"},
+                ],
+            },
+        });
+        let errors: Vec<String> =
+            profiles_that_differ(&pod, "spec").iter().map(ToString::to_string).collect();
+        assert_eq!(
+            errors,
+            [
+                "spec.securityContext.seccompProfile.type: Forbidden: seccomp type in annotation and field must match",
+                "spec.containers[0].securityContext.seccompProfile.type: Forbidden: seccomp type in annotation and field must match",
+                "spec.containers[0].securityContext.appArmorProfile.localhostProfile: Forbidden: apparmor profile in annotation and \
+                 field must match",
+            ]
+        );
     }
 
     #[test]

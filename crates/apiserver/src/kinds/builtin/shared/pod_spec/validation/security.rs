@@ -4,7 +4,7 @@ use kube_apimachinery::go_struct::internal_text;
 use kube_apimachinery::status::FieldError;
 use serde_json::Value;
 
-use super::PodRules;
+use super::{PodRules, windows_options};
 use crate::kinds::builtin::shared::field_checks::{
     descending_path, duplicate, in_range, invalid_text, required, supported, too_long,
 };
@@ -44,6 +44,7 @@ pub(super) fn of_container(pod: &PodRules<'_>, container: &Value, path: &str) ->
             refuse("cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN");
         }
     }
+    errors.extend(windows_options::options(context, &path));
     errors.extend(app_armor(context, &path));
     errors
 }
@@ -135,6 +136,7 @@ pub(super) fn of_pod(spec: &Value, path: &str) -> Vec<FieldError> {
     errors.extend(kernel_parameters(spec, &path));
     errors.extend(supported(context, "fsGroupChangePolicy", &path, &["Always", "OnRootMismatch"]));
     errors.extend(seccomp(context, &path));
+    errors.extend(windows_options::options(context, &path));
     errors.extend(app_armor(context, &path));
     errors.extend(supported(context, "supplementalGroupsPolicy", &path, &["Merge", "Strict"]));
     // `MountOption` needs a feature that is off by default.
