@@ -12,7 +12,7 @@ use crate::api::verbs::reply::Reply;
 use crate::http::discovery;
 use crate::http::openapi::{self, Published, Swagger, gnostic};
 use crate::kind::registry::Registry;
-use crate::request::accept::{Encoding, ranges};
+use crate::request::accept::ranges;
 use crate::request::query::Query;
 use crate::response::ResponseBody;
 
@@ -95,8 +95,9 @@ pub(crate) fn answer(
         let index = openapi::index(&published).to_string();
         let validators = DocumentValidators { tag: discovery::etag(index.as_bytes()), since };
         let unchanged = validators.unchanged(head);
+        // Go guesses the type from the text.
         return unchanged
-            .unwrap_or_else(|| validators.answer(Encoding::Json.content_type(), index.into_bytes()));
+            .unwrap_or_else(|| validators.answer("text/plain; charset=utf-8", index.into_bytes()));
     }
     let Some(tag) = openapi::hash(&published, path) else {
         return empty(404);

@@ -125,6 +125,10 @@ impl KnownDefinitions {
     /// Accepts those names of a definition that are free, and establishes it if it has all of them.
     fn accept(&mut self, cluster: &ClusterState, served: &ServedKind, key: &Key) {
         let Some(known) = self.definitions.get(key) else { return };
+        if let Some(status) = names::show_approval(cluster, &known.value) {
+            self.put_status(cluster, served, key, status);
+        }
+        let Some(known) = self.definitions.get(key) else { return };
         if let Some(status) = names::accept(cluster, &known.value, || self.others_in_group(key)) {
             self.put_status(cluster, served, key, status);
         }

@@ -7,7 +7,7 @@ use kube_apimachinery::metadata;
 use serde_json::{Map, Value, json};
 
 use crate::kind::registry::ServedKind;
-use crate::kinds::definition::{condition, set_condition};
+use crate::kinds::definition::{approval_condition, condition, set_condition};
 use crate::state::ClusterState;
 use crate::state::writer;
 
@@ -29,6 +29,24 @@ pub(super) fn establish(cluster: &ClusterState, definition: &Value) -> Option<Va
         "InitialNamesAccepted",
         why,
     );
+    Some(next["status"].take())
+}
+
+/// Returns the new `status` of a definition whose approval has no condition yet.
+pub(super) fn show_approval(cluster: &ClusterState, definition: &Value) -> Option<Value> {
+    const KIND: &str = "KubernetesAPIApprovalPolicyConformant";
+    let (value, reason, message) = approval_condition(definition)?;
+    let mut next = json!({"status": definition["status"]});
+    if !next["status"].is_object() {
+        next["status"] = json!({});
+    }
+    let mut conditions = definition["status"]["conditions"].as_array().into_iter().flatten();
+    if conditions.find(|condition| condition["type"] == KIND).is_some_and(|known| {
+        known["status"] == value && known["reason"] == reason && known["message"] == message
+    }) {
+        return None;
+    }
+    set_condition(&cluster.clock.now_seconds(), &mut next, KIND, value, reason, &message);
     Some(next["status"].take())
 }
 

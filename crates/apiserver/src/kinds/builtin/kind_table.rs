@@ -222,7 +222,7 @@ pub(super) static KINDS: &[KindAttributes] = &[
     kind(
         "apiregistration.k8s.io/v1",
         "apiservices",
-        Rules { any_finalizer: true, ..CONDITIONAL },
+        Rules { name: NameRule::PathSegment, any_finalizer: true, ..CONDITIONAL },
         &APIService,
     ),
     kind("authentication.k8s.io/v1", "selfsubjectreviews", RULES, &Plain),
@@ -239,7 +239,12 @@ pub(super) static KINDS: &[KindAttributes] = &[
     KindAttributes {
         subresources: &["approval"],
         selectable: || vec![field("spec.signerName")],
-        ..kind("certificates.k8s.io/v1", "certificatesigningrequests", RULES, &CertificateSigningRequest)
+        ..kind(
+            "certificates.k8s.io/v1",
+            "certificatesigningrequests",
+            Rules { name: NameRule::PathSegment, ..RULES },
+            &CertificateSigningRequest,
+        )
     },
     KindAttributes {
         storage_group: Some(""),
@@ -382,13 +387,13 @@ pub(super) static KINDS: &[KindAttributes] = &[
     kind(
         "flowcontrol.apiserver.k8s.io/v1",
         "flowschemas",
-        Rules { unconditional_update: false, compared: Compared::Never, ..SPEC },
+        Rules { compared: Compared::Never, ..SPEC },
         &FlowSchema,
     ),
     kind(
         "flowcontrol.apiserver.k8s.io/v1",
         "prioritylevelconfigurations",
-        Rules { unconditional_update: false, compared: Compared::Never, ..SPEC },
+        Rules { compared: Compared::Never, ..SPEC },
         &PriorityLevelConfiguration,
     ),
     KindAttributes {

@@ -12,6 +12,7 @@ use crate::kind::registry::ServedKind;
 use crate::kind::resource::StorageKey;
 use crate::kind::{Strategy, WriteContext};
 pub(crate) use conditions::{condition, set_condition};
+pub(crate) use validate_definition::approval_condition;
 
 pub(crate) const GROUP: &str = "apiextensions.k8s.io";
 pub(crate) const PLURAL: &str = "customresourcedefinitions";

@@ -15,6 +15,7 @@ use kube_apimachinery::status::FieldError;
 use serde_json::{Value, json};
 
 use super::condition;
+pub(crate) use approval::approval_condition;
 
 /// Number of errors after which no more elements of a list are validated.
 const ERRORS: usize = 1000;

@@ -462,3 +462,50 @@ async fn selectable_fields_without_a_schema_are_read_as_paths() {
     ])
     .await;
 }
+
+#[tokio::test]
+async fn a_flow_schema_is_updated_without_its_revision() {
+    const SCHEMAS: &str = "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas";
+    let schema = r#"{"metadata":{"name":"a"},"spec":{"priorityLevelConfiguration":{"name":"exempt"},"matchingPrecedence":5}}"#;
+    let changed = schema.replace('5', "6");
+    check(&[
+        ("POST", SCHEMAS, schema, 201, &[]),
+        ("PUT", &format!("{SCHEMAS}/a"), &changed, 200, &[r#""matchingPrecedence":6"#]),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn names_of_certificate_requests_and_api_services_may_have_capitals() {
+    let object = r#"{"metadata":{"name":"UP_a"}}"#;
+    check(&[
+        (
+            "POST",
+            "/apis/certificates.k8s.io/v1/certificatesigningrequests",
+            object,
+            422,
+            &[
+                r#"CertificateSigningRequest.certificates.k8s.io \"UP_a\" is invalid: [spec.request: Invalid value: null: PEM block type"#,
+            ],
+        ),
+        (
+            "POST",
+            "/apis/apiregistration.k8s.io/v1/apiservices",
+            object,
+            422,
+            &[r#"APIService.apiregistration.k8s.io \"UP_a\" is invalid: [metadata.name: Invalid value: \"UP_a\": must be `spec"#],
+        ),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn a_refused_deletion_of_jobs_does_not_warn() {
+    let jobs = "/apis/batch/v1/namespaces/default/jobs";
+    let selected = format!("{jobs}?fieldSelector=status.succeeded=0");
+    check(&[
+        ("DELETE", &selected, "", 400, &["field label \\\"status.succeeded\\\" not supported", "!child pods"]),
+        ("DELETE", jobs, "", 200, &["child pods"]),
+    ])
+    .await;
+}

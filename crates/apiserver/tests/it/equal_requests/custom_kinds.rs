@@ -339,3 +339,19 @@ async fn the_metadata_of_an_embedded_object_are_validated() {
     ])
     .await;
 }
+
+#[tokio::test]
+async fn the_approval_of_a_definition_in_a_protected_group_has_a_condition() {
+    let approval = r#""metadata":{"annotations":{"api-approved.kubernetes.io":"unapproved, test"},"#;
+    let definition = DEFINITION.replace("example.com", "x.k8s.io").replace("\"metadata\":{", approval);
+    let condition = [
+        r#""type":"KubernetesAPIApprovalPolicyConformant""#,
+        r#""reason":"UnapprovedAnnotation""#,
+        r#""message":"not approved: \"unapproved, test\"""#,
+    ];
+    check(&[
+        ("POST", DEFINITIONS, &definition, 201, &[]),
+        ("GET", &format!("{DEFINITIONS}/things.x.k8s.io"), "", 200, &condition),
+    ])
+    .await;
+}

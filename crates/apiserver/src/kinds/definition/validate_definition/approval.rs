@@ -17,11 +17,26 @@ enum Approval {
     Declined,
 }
 
+/// Status, reason and message of a condition.
+pub(crate) type ApprovalCondition = (&'static str, &'static str, String);
+
+/// Returns the condition that says whether a definition of a protected group is approved; `None` for other groups.
+pub(crate) fn approval_condition(definition: &Value) -> Option<ApprovalCondition> {
+    if !is_protected(definition) {
+        return None;
+    }
+    let text = text(definition);
+    Some(match of(definition) {
+        Approval::Missing => ("False", "MissingAnnotation", missing()),
+        Approval::Invalid => ("False", "InvalidAnnotation", invalid()),
+        Approval::Given => ("True", "ApprovedAnnotation", format!("approved in {text}")),
+        Approval::Declined => ("False", "UnapprovedAnnotation", format!("not approved: {}", quote(text))),
+    })
+}
+
 /// Validates the approval of a definition. An invalid approval may stay unchanged in an update.
 pub(super) fn check(definition: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
-    let group = definition["spec"]["group"].as_str().unwrap_or_default();
-    let protected = |domain: &str| group == domain || group.ends_with(&format!(".{domain}"));
-    if !protected("k8s.io") && !protected("kubernetes.io") {
+    if !is_protected(definition) {
         return;
     }
     let approval = of(definition);
@@ -29,15 +44,31 @@ pub(super) fn check(definition: &Value, old: Option<&Value>, errors: &mut Vec<Fi
         return;
     }
     let field = format!("metadata.annotations[{ANNOTATION}]");
-    let why = format!("protected groups must have approval annotation \"{ANNOTATION}\"");
     match approval {
-        Approval::Missing => errors.push(FieldError::required(field, &format!("{why}, {WHERE}"))),
+        Approval::Missing => errors.push(FieldError::required(field, &missing())),
         Approval::Invalid => {
-            let detail = format!("{why} with either a URL or a reason starting with \"unapproved\", {WHERE}");
-            errors.push(FieldError::invalid(field, &quote(text(definition)), &detail));
+            errors.push(FieldError::invalid(field, &quote(text(definition)), &invalid()));
         }
         Approval::Given | Approval::Declined => {}
     }
+}
+
+/// Whether the community of Kubernetes protects the group of a definition.
+fn is_protected(definition: &Value) -> bool {
+    let group = definition["spec"]["group"].as_str().unwrap_or_default();
+    let protected = |domain: &str| group == domain || group.ends_with(&format!(".{domain}"));
+    protected("k8s.io") || protected("kubernetes.io")
+}
+
+fn missing() -> String {
+    format!("protected groups must have approval annotation \"{ANNOTATION}\", {WHERE}")
+}
+
+fn invalid() -> String {
+    format!(
+        "protected groups must have approval annotation \"{ANNOTATION}\" with either a URL or a reason starting with \
+         \"unapproved\", {WHERE}"
+    )
 }
 
 fn text(definition: &Value) -> &str {
@@ -67,6 +98,21 @@ mod tests {
 
     fn definition(group: &str, approval: &str) -> Value {
         json!({"metadata": {"annotations": {ANNOTATION: approval}}, "spec": {"group": group}})
+    }
+
+    /// Recorded from kube-apiserver v1.36.3.
+    #[test]
+    fn the_condition_shows_the_annotation() {
+        let of = |group, approval| approval_condition(&definition(group, approval));
+        assert_eq!(
+            of("x.k8s.io", "unapproved, test"),
+            Some(("False", "UnapprovedAnnotation", "not approved: \"unapproved, test\"".to_owned()))
+        );
+        assert_eq!(
+            of("x.k8s.io", "https://x/pull/1"),
+            Some(("True", "ApprovedAnnotation", "approved in https://x/pull/1".to_owned()))
+        );
+        assert_eq!(of("example.com", ""), None);
     }
 
     #[track_caller]
