@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// DeclaredStructs that messages show. The file holds them and the structs that they contain.
-const ROOTS: [&str; 15] = [
+const ROOTS: [&str; 17] = [
     "batch.PodFailurePolicy",
     "batch.SuccessPolicy",
     "certificates.CertificateSigningRequestCondition",
@@ -19,6 +19,8 @@ const ROOTS: [&str; 15] = [
     "flowcontrol.FlowSchemaSpec",
     "flowcontrol.PriorityLevelConfigurationSpec",
     "networking.ParentReference",
+    "resource.AllocationResult",
+    "resource.DeviceAttribute",
     "resource.ResourceClaimSpec",
     "resource.ResourceClaimTemplateSpec",
     "storage.CSINodeDriver",

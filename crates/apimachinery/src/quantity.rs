@@ -205,6 +205,12 @@ impl Quantity {
         self.nanos.div_euclid(unit) + i128::from(self.nanos.rem_euclid(unit) != 0)
     }
 
+    /// Returns the amount in whole units, rounded up.
+    #[must_use]
+    pub fn whole_units(self) -> i128 {
+        self.rounded_up().nanos / NANOS
+    }
+
     /// Returns the amount rounded to thousandths, away from zero.
     #[must_use]
     pub fn in_thousandths(self) -> Self {

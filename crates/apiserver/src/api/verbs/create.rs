@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use kube_apimachinery::managed_fields::Emptied;
 use kube_apimachinery::metadata::{self, OwnersFrom};
-use kube_apimachinery::status::ApiError;
+use kube_apimachinery::status::{ApiError, FieldError};
 use serde_json::Value;
 
 use super::reply::{self, Reply};
@@ -11,11 +11,11 @@ use super::{Call, object_meta, update};
 use crate::api::admission::{Attributes, OperationOptions};
 use crate::kind::registry::{CustomKind, ServedKind};
 use crate::kind::resource::StorageKey;
-use crate::kinds::custom;
+use crate::kinds::{builtin, custom, namespace};
 use crate::request::query::{WriteKind, WriteOptions, parse_uint};
 use crate::request::request_body::Format;
 use crate::state::Refused;
-use crate::store::{Change, Key, Store, Stored};
+use crate::store::{Change, Key, Store, Stored, TypeMeta};
 
 /// Maximum number of names that are generated for one `generateName`.
 const NAME_ATTEMPTS: usize = 8;
@@ -170,7 +170,10 @@ fn prepare(call: &Call, object: &mut Value) -> Result<(), ApiError> {
     }
     // The metadata of an object of another custom kind are not validated.
     let is_of_kind = !served.is_custom() || custom::type_errors(served, object).is_empty();
-    let mut errors = if is_of_kind { object_meta::validate(served, object) } else { Vec::new() };
+    let mut errors: Vec<FieldError> = refused_admin_access(call, object).into_iter().collect();
+    if is_of_kind {
+        errors.extend(object_meta::validate(served, object));
+    }
     errors.extend(served.strategy.validate_create(served, object));
     if !errors.is_empty() {
         return Err(call.invalid_object(object, metadata::text(object, "name"), errors));
@@ -179,6 +182,21 @@ fn prepare(call: &Call, object: &mut Value) -> Result<(), ApiError> {
         call.warn(warning);
     }
     Ok(())
+}
+
+/// Refuses the access of an administrator to devices, unless a label of the namespace allows it.
+fn refused_admin_access(call: &Call, object: &Value) -> Option<FieldError> {
+    let field = builtin::admin_access(&call.served.resource, object)?;
+    let key = Key::new("", &call.path.namespace);
+    let namespace = call.cluster.read(|store| store.get(&namespace::table(), &key).cloned());
+    let is_allowed = namespace.is_some_and(|stored| {
+        let value = stored.document.to_value(&TypeMeta::new("v1", "Namespace"), stored.revision);
+        value["metadata"]["labels"][builtin::ADMIN_ACCESS] == "true"
+    });
+    let label = builtin::ADMIN_ACCESS;
+    let why =
+        format!("admin access to devices requires the `{label}: true` label on the containing namespace");
+    (!is_allowed).then(|| FieldError::forbidden(field, &why))
 }
 
 /// Prepares an object for the storage. Returns whether it had undeclared fields, which a mutating webhook can add to a custom object:

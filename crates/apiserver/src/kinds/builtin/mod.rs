@@ -73,5 +73,6 @@ pub(crate) use columns::of_scale as scale_columns;
 pub(crate) use persistent_volume::VOLUME_PROTECTION;
 pub(crate) use persistent_volume_claim::CLAIM_PROTECTION;
 #[cfg(test)]
+pub(crate) use resource_claim::{ADMIN_ACCESS, admin_access};
 pub(crate) use served_kinds::served;
 pub(crate) use served_kinds::{delete_options, group_rank, registry};

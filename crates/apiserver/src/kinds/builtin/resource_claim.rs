@@ -1,5 +1,7 @@
 //! ResourceClaims, their templates, DeviceClasses and ResourceSlices.
 
+mod capacity_rules;
+mod claim_status;
 mod device_rules;
 mod slice_rules;
 
@@ -8,10 +10,25 @@ use serde_json::{Value, json};
 
 use super::builtin_kind::BuiltinKind;
 use super::shared::field_checks::template_metadata;
-use super::shared::fields::{elements, set, within};
+use super::shared::fields::{elements, list, put, set, within};
 use super::shared::immutable_fields::immutable_struct;
 use crate::kind::resource::Resource;
 use crate::kind::{STATUS_METADATA, WriteContext};
+
+/// Label of namespaces whose claims may have access to devices for administration.
+pub(crate) const ADMIN_ACCESS: &str = "resource.kubernetes.io/admin-access";
+
+/// Returns the field by which a claim or template asks for the access of an administrator, as messages name it.
+pub(crate) fn admin_access(resource: &Resource, object: &Value) -> Option<String> {
+    let spec = match (resource.group.as_str(), resource.kind.as_str()) {
+        ("resource.k8s.io", "ResourceClaim") => &object["spec"],
+        ("resource.k8s.io", "ResourceClaimTemplate") => &object["spec"]["spec"],
+        _ => return None,
+    };
+    let asks = |request: &Value| request["exactly"]["adminAccess"] == true;
+    let index = list(&spec["devices"], "requests").iter().position(asks)?;
+    Some(format!("spec.devices.requests[{index}].adminAccess"))
+}
 
 #[derive(Debug)]
 pub(super) struct ResourceClaim;
@@ -34,6 +51,22 @@ impl BuiltinKind for ResourceClaim {
                 changed.into_iter().collect()
             }
         }
+    }
+
+    fn prepare_subresource(
+        &self,
+        _context: &WriteContext<'_>,
+        subresource: &str,
+        old: &Value,
+        new: &mut Value,
+    ) {
+        if subresource == "status" {
+            claim_status::drop_deallocated(old, new);
+        }
+    }
+
+    fn validate_subresource(&self, subresource: &str, old: &Value, new: &Value) -> Vec<FieldError> {
+        if subresource == "status" { claim_status::validate(old, new) } else { Vec::new() }
     }
 
     fn status_keeps(&self) -> &'static [&'static str] {
@@ -82,10 +115,12 @@ pub(super) struct ResourceSlice;
 impl BuiltinKind for ResourceSlice {
     fn prepare_create(&self, context: &WriteContext<'_>, slice: &mut Value) {
         date_taints(slice, context);
+        drop_mappings(None, slice);
     }
 
-    fn prepare_update(&self, context: &WriteContext<'_>, _old: &Value, new: &mut Value) {
+    fn prepare_update(&self, context: &WriteContext<'_>, old: &Value, new: &mut Value) {
         date_taints(new, context);
+        drop_mappings(Some(old), new);
     }
 
     fn validate(&self, _resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
@@ -126,6 +161,20 @@ fn date_taints(slice: &mut Value, context: &WriteContext<'_>) {
             for taint in elements(device, "taints") {
                 set(taint, "timeAdded", json!(context.now_seconds()));
             }
+        }
+    });
+}
+
+/// Drops mappings to resources of nodes, a feature that kube-apiserver has switched off by default, unless the slice has some already.
+fn drop_mappings(old: Option<&Value>, slice: &mut Value) {
+    const FIELD: &str = "nodeAllocatableResourceMappings";
+    let devices = old.map(|old| list(&old["spec"], "devices")).unwrap_or_default();
+    if devices.iter().any(|device| device[FIELD].as_object().is_some_and(|mappings| !mappings.is_empty())) {
+        return;
+    }
+    within(slice, "spec", |spec| {
+        for device in elements(spec, "devices") {
+            put(device, FIELD, Value::Null);
         }
     });
 }

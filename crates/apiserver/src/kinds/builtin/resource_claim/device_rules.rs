@@ -44,18 +44,20 @@ static DEVICE: ObjectType = ObjectType {
 };
 
 /// Names of the requests of a claim, with the names of their alternatives.
-type RequestNames<'a> = BTreeMap<&'a str, BTreeSet<&'a str>>;
+pub(super) type RequestNames<'a> = BTreeMap<&'a str, BTreeSet<&'a str>>;
+
+pub(super) fn request_names(devices: &Value) -> RequestNames<'_> {
+    let of = |request| {
+        let alternatives = list(request, "firstAvailable").iter();
+        (text(request, "name"), alternatives.map(|request| text(request, "name")).collect())
+    };
+    list(devices, "requests").iter().map(of).collect()
+}
 
 /// Validates the devices that a claim requests, at `path`.
 pub(super) fn validate_devices(devices: &Value, path: &str) -> Vec<FieldError> {
     let requests = list(devices, "requests");
-    let names: RequestNames<'_> = requests
-        .iter()
-        .map(|request| {
-            let alternatives = list(request, "firstAvailable").iter();
-            (text(request, "name"), alternatives.map(|request| text(request, "name")).collect())
-        })
-        .collect();
+    let names = request_names(devices);
     let mut errors = set(
         requests,
         MAX_ITEMS,
@@ -251,6 +253,45 @@ pub(super) fn validate_taint(taint: &Value, path: &str) -> Vec<FieldError> {
     errors
 }
 
+/// Validates the conditions for and against the binding of a device.
+pub(super) fn validate_bindings(device: &Value, path: &str) -> Vec<FieldError> {
+    const FIELDS: [&str; 2] = ["bindingConditions", "bindingFailureConditions"];
+    const MAX_CONDITIONS: usize = 4;
+    let place = |field: &str| format!("{path}.{field}");
+    let name = |name: &Value, path: &str| {
+        let name = name.as_str().unwrap_or_default();
+        invalid(path, name, &names::qualified(name))
+    };
+    let [conditions, failures] = FIELDS.map(|field| list(device, field));
+    let mut errors = Vec::new();
+    for field in FIELDS {
+        errors.extend(items(list(device, field), MAX_CONDITIONS, &place(field), name));
+    }
+    for field in FIELDS {
+        let mut seen = BTreeSet::new();
+        for (index, condition) in list(device, field).iter().enumerate() {
+            let (condition, path) = (condition.as_str().unwrap_or_default(), format!("{path}.{field}[{index}]"));
+            if !seen.insert(condition) {
+                errors.push(duplicate(&*path, condition));
+            }
+            if field == FIELDS[1] && conditions.iter().any(|other| other == condition) {
+                let why = "bindingFailureConditions must not overlap with bindingConditions";
+                errors.push(invalid_text(path, condition, why));
+            }
+        }
+    }
+    for (field, other, is_missing) in [
+        (FIELDS[0], FIELDS[1], conditions.is_empty() && !failures.is_empty()),
+        (FIELDS[1], FIELDS[0], failures.is_empty() && !conditions.is_empty()),
+    ] {
+        if is_missing {
+            let shown = if device[field].is_null() { "null" } else { "[]" };
+            errors.push(FieldError::invalid(place(field), shown, &format!("{field} are required to use {other}")));
+        }
+    }
+    errors
+}
+
 fn validate_constraint(constraint: &Value, path: &str, names: &RequestNames<'_>) -> Vec<FieldError> {
     let mut errors = validate_references(constraint, path, names);
     let attribute = |field: &str| constraint[field].as_str().map(|name| (name, format!("{path}.{field}")));
@@ -272,45 +313,55 @@ fn validate_constraint(constraint: &Value, path: &str, names: &RequestNames<'_>)
 }
 
 /// Validates the references of a constraint or a configuration to requests.
-fn validate_references(object: &Value, path: &str, names: &RequestNames<'_>) -> Vec<FieldError> {
-    const WHY: &str = "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'";
-    let reference = |name: &Value, path: &str| {
-        let name = name.as_str().unwrap_or_default();
-        let parts: Vec<&str> = name.splitn(3, '/').collect();
-        let is_known = match *parts.as_slice() {
-            [request] => names.contains_key(request),
-            [request, alternative] => {
-                names.get(request).is_some_and(|alternatives| alternatives.contains(alternative))
-            }
-            _ => return vec![invalid_text(path, name, WHY)],
-        };
-        let mut errors: Vec<FieldError> =
-            parts.iter().flat_map(|part| invalid(path, part, &names::label(part))).collect();
-        if !is_known {
-            errors.push(invalid_text(path, name, WHY));
-        }
-        errors
-    };
+pub(super) fn validate_references(object: &Value, path: &str, names: &RequestNames<'_>) -> Vec<FieldError> {
+    let reference =
+        |name: &Value, path: &str| validate_reference(name.as_str().unwrap_or_default(), path, names);
     let requests = list(object, "requests");
     let path = format!("{path}.requests");
     set(requests, MAX_ITEMS, &path, |name| name.as_str().unwrap_or_default(), reference)
 }
 
-fn validate_config(config: &Value, path: &str) -> Vec<FieldError> {
+/// Validates a reference to a request.
+pub(super) fn validate_reference(name: &str, path: &str, names: &RequestNames<'_>) -> Vec<FieldError> {
+    const WHY: &str = "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'";
+    let parts: Vec<&str> = name.splitn(3, '/').collect();
+    let is_known = match *parts.as_slice() {
+        [request] => names.contains_key(request),
+        [request, alternative] => {
+            names.get(request).is_some_and(|alternatives| alternatives.contains(alternative))
+        }
+        _ => return vec![invalid_text(path, name, WHY)],
+    };
+    let mut errors: Vec<FieldError> =
+        parts.iter().flat_map(|part| invalid(path, part, &names::label(part))).collect();
+    if !is_known {
+        errors.push(invalid_text(path, name, WHY));
+    }
+    errors
+}
+
+/// Validates a configuration, which a driver reads.
+pub(super) fn validate_config(config: &Value, path: &str) -> Vec<FieldError> {
     let opaque = &config["opaque"];
     if opaque.is_null() {
         return vec![FieldError::required(format!("{path}.opaque"), "")];
     }
     let mut errors = csi_driver(text(opaque, "driver"), &format!("{path}.opaque.driver"));
-    let (parameters, field) = (&opaque["parameters"], format!("{path}.opaque.parameters"));
-    if parameters.is_null() {
-        errors.push(FieldError::required(field, ""));
-    } else if go::json(parameters).len() > MAX_LENGTH {
-        errors.push(too_long(field, MAX_LENGTH));
-    } else if !parameters.is_object() {
-        errors.push(invalid_text(field, "<value omitted>", "must be a valid JSON object"));
-    }
+    errors.extend(validate_parameters(&opaque["parameters"], &format!("{path}.opaque.parameters")));
     errors
+}
+
+/// Validates an object of a driver.
+pub(super) fn validate_parameters(parameters: &Value, field: &str) -> Option<FieldError> {
+    if parameters.is_null() {
+        Some(FieldError::required(field, ""))
+    } else if go::json(parameters).len() > MAX_LENGTH {
+        Some(too_long(field, MAX_LENGTH))
+    } else if !parameters.is_object() {
+        Some(invalid_text(field, "<value omitted>", "must be a valid JSON object"))
+    } else {
+        None
+    }
 }
 
 /// Validates the name of an attribute or a capacity, which may have a domain.

@@ -1,13 +1,15 @@
-//! Validation of ResourceSlices, in which drivers publish devices. Policies of capacities, binding conditions and mappings to resources of nodes
-//! are not validated.
+//! Validation of ResourceSlices, in which drivers publish devices. Mappings to resources of nodes belong to a feature that is off by default.
 
 use kube_apimachinery::go_struct::internal_text;
 use kube_apimachinery::names;
 use kube_apimachinery::status::FieldError;
 use serde_json::Value;
 
-use super::device_rules::{items, label, qualified_name, set, validate_taint};
-use crate::kinds::builtin::shared::field_checks::{csi_driver, invalid_text, required, too_long};
+use super::capacity_rules;
+use super::device_rules::{items, label, qualified_name, set, validate_bindings, validate_taint};
+use crate::kinds::builtin::shared::field_checks::{
+    csi_driver, invalid_text, required, too_long, too_many as too_many_items,
+};
 use crate::kinds::builtin::shared::fields::{list, text};
 use crate::kinds::builtin::shared::immutable_fields::immutable;
 use crate::kinds::builtin::shared::label_selector::invalid;
@@ -17,6 +19,11 @@ const MAX_DEVICES: usize = 128;
 /// Maximum number of devices if one of them has taints, uses counters or has lists as attributes.
 const MAX_ADVANCED_DEVICES: usize = 64;
 const MAX_COUNTER_SETS: usize = 8;
+/// Maximum number of counters of a set, and of a device's consumption.
+const MAX_COUNTERS: usize = 32;
+/// Maximum number of attributes and capacities of a device, and of the values of its attributes.
+const MAX_PROPERTIES: usize = 32;
+const MAX_VALUES: usize = 48;
 const MAX_CONSUMPTIONS: usize = 2;
 const MAX_TAINTS: usize = 16;
 /// Maximum length of the text of an attribute.
@@ -35,7 +42,8 @@ pub(super) fn validate(spec: &Value, old: Option<&Value>) -> Vec<FieldError> {
     }
     errors.extend(validate_nodes(spec));
     let (devices, counters) = (list(spec, "devices"), list(spec, "sharedCounters"));
-    if !devices.is_empty() && !counters.is_empty() {
+    // Empty lists count too.
+    if !spec["devices"].is_null() && !spec["sharedCounters"].is_null() {
         let why = "only one of `sharedCounters` or `devices` is allowed";
         errors.push(invalid_text(PATH, "", why));
     }
@@ -59,7 +67,7 @@ pub(super) fn validate(spec: &Value, old: Option<&Value>) -> Vec<FieldError> {
             Some(error) => vec![error],
             None => label(counters, "name", path),
         };
-        errors.extend(needs_counters(counters, path));
+        errors.extend(validate_counters(counters, path));
         errors
     };
     errors.extend(set(
@@ -73,17 +81,7 @@ pub(super) fn validate(spec: &Value, old: Option<&Value>) -> Vec<FieldError> {
 }
 
 fn validate_pool(pool: &Value, path: &str) -> Vec<FieldError> {
-    const MAX_NAME: usize = 253;
-    let (name, field) = (text(pool, "name"), format!("{path}.name"));
-    let mut errors = Vec::new();
-    if name.is_empty() {
-        errors.push(FieldError::required(field, ""));
-    } else {
-        if name.len() > MAX_NAME {
-            errors.push(too_long(&*field, MAX_NAME));
-        }
-        errors.extend(name.split('/').flat_map(|part| invalid(&field, part, &names::subdomain(part))));
-    }
+    let mut errors = pool_name(text(pool, "name"), &format!("{path}.name"));
     let number = |field: &str| pool[field].as_i64().unwrap_or_default();
     let mut refuse = |field: &str, why: &str| {
         errors.push(FieldError::invalid(format!("{path}.{field}"), &number(field).to_string(), why));
@@ -94,6 +92,20 @@ fn validate_pool(pool: &Value, path: &str) -> Vec<FieldError> {
     if number("generation") < 0 {
         refuse("generation", "must be greater than or equal to zero");
     }
+    errors
+}
+
+/// Validates the name of a pool of devices, which may have several parts.
+pub(super) fn pool_name(name: &str, field: &str) -> Vec<FieldError> {
+    const MAX_NAME: usize = 253;
+    if name.is_empty() {
+        return vec![FieldError::required(field, "")];
+    }
+    let mut errors = Vec::new();
+    if name.len() > MAX_NAME {
+        errors.push(too_long(field, MAX_NAME));
+    }
+    errors.extend(name.split('/').flat_map(|part| invalid(field, part, &names::subdomain(part))));
     errors
 }
 
@@ -148,12 +160,24 @@ fn validate_nodes(spec: &Value) -> Vec<FieldError> {
 fn validate_device(device: &Value, old: Option<&Value>, path: &str, per_device: &Value) -> Vec<FieldError> {
     let mut errors = label(device, "name", path);
     let place = |field: &str| format!("{path}.{field}");
-    for (name, value) in device["attributes"].as_object().into_iter().flatten() {
-        errors.extend(validate_attribute(value, &format!("{path}.attributes[{name}]")));
+    let fields = |field: &str| device[field].as_object().into_iter().flatten();
+    let properties = fields("attributes").count() + fields("capacity").count();
+    let mut too_many = |count: usize, max: usize, what: &str| {
+        if count > max {
+            let why = format!("the total number of {what} must not exceed {max}");
+            errors.push(FieldError::invalid(path, &count.to_string(), &why));
+        }
+    };
+    too_many(properties, MAX_PROPERTIES, "attributes and capacities");
+    too_many(fields("attributes").map(|(_, value)| values(value)).sum(), MAX_VALUES, "attribute values");
+    for (name, value) in fields("attributes") {
         errors.extend(qualified_name(name, &place("attributes")));
+        errors.extend(validate_attribute(value, &format!("{path}.attributes[{name}]")));
     }
-    for name in device["capacity"].as_object().into_iter().flat_map(serde_json::Map::keys) {
+    for (name, capacity) in fields("capacity") {
         errors.extend(qualified_name(name, &place("capacity")));
+        let is_shared = device["allowMultipleAllocations"] == true;
+        errors.extend(capacity_rules::validate(capacity, is_shared, &format!("{path}.capacity[{name}]")));
     }
     // Taints of older servers stay as they are.
     if old.is_none_or(|old| old["taints"] != device["taints"]) {
@@ -164,7 +188,7 @@ fn validate_device(device: &Value, old: Option<&Value>, path: &str, per_device: 
             Some(error) => vec![error],
             None => label(consumption, "counterSet", path),
         };
-        errors.extend(needs_counters(consumption, path));
+        errors.extend(validate_counters(consumption, path));
         errors
     };
     errors.extend(set(
@@ -174,34 +198,130 @@ fn validate_device(device: &Value, old: Option<&Value>, path: &str, per_device: 
         |consumption| text(consumption, "counterSet"),
         consumption,
     ));
-    let names_nodes = ["nodeName", "nodeSelector", "allNodes"].iter().any(|field| !device[*field].is_null());
-    if *per_device != true && names_nodes {
+    if *per_device == true {
+        errors.extend(validate_nodes_of_device(device, path));
+    } else if ["nodeName", "nodeSelector", "allNodes"].iter().any(|field| !device[*field].is_null()) {
         let why = "`nodeName`, `nodeSelector` and `allNodes` can only be set if `perDeviceNodeSelection` is set to true in the \
                    ResourceSlice spec";
         errors.push(FieldError::invalid(path, "null", why));
-    } else if *per_device == true && !names_nodes {
-        let why = "exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required when `perDeviceNodeSelection` is set to \
-                   true in the ResourceSlice spec";
-        errors.push(FieldError::required(path, why));
+    }
+    errors.extend(validate_bindings(device, path));
+    errors
+}
+
+/// Validates which nodes have a device.
+fn validate_nodes_of_device(device: &Value, path: &str) -> Vec<FieldError> {
+    const ONE: &str = "exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required when `perDeviceNodeSelection` is set to \
+                       true in the ResourceSlice spec";
+    let (mut given, mut errors) = (Vec::new(), Vec::new());
+    let field = format!("{path}.nodeName");
+    match device["nodeName"].as_str() {
+        None => {}
+        Some("") => errors.push(invalid_text(field, "", "must not be empty")),
+        Some(name) => {
+            given.push("`nodeName`");
+            errors.extend(invalid(&field, name, &names::subdomain(name)));
+        }
+    }
+    if !device["nodeSelector"].is_null() {
+        given.push("`nodeSelector`");
+        errors.extend(pod_spec::node_selector(&device["nodeSelector"], &format!("{path}.nodeSelector")));
+    }
+    match device["allNodes"].as_bool() {
+        None => {}
+        Some(true) => given.push("`allNodes`"),
+        Some(false) => {
+            let why = "must be either unset or set to true";
+            errors.push(FieldError::invalid(format!("{path}.allNodes"), "false", why));
+        }
+    }
+    match given.as_slice() {
+        [] => errors.push(FieldError::required(path, ONE)),
+        [_] => {}
+        several => errors.push(invalid_text(path, &format!("{{{}}}", several.join(", ")), ONE)),
     }
     errors
 }
 
-fn needs_counters(object: &Value, path: &str) -> Option<FieldError> {
-    let has_counters = object["counters"].as_object().is_some_and(|counters| !counters.is_empty());
-    (!has_counters).then(|| FieldError::required(format!("{path}.counters"), ""))
+/// Validates the names of counters, of which there is at least one.
+fn validate_counters(object: &Value, path: &str) -> Vec<FieldError> {
+    let path = format!("{path}.counters");
+    let counters = object["counters"].as_object().filter(|counters| !counters.is_empty());
+    match counters {
+        None => vec![FieldError::required(path, "")],
+        Some(counters) if counters.len() > MAX_COUNTERS => {
+            vec![too_many_items(path, counters.len(), MAX_COUNTERS)]
+        }
+        Some(counters) => {
+            counters.keys().flat_map(|name| invalid(&path, name, &names::label(name))).collect()
+        }
+    }
+}
+
+/// Returns the number of values of an attribute.
+fn values(attribute: &Value) -> usize {
+    let count = LISTS.iter().map(|field| list(attribute, field).len()).sum();
+    if count == 0 { 1 } else { count }
 }
 
 /// Validates that an attribute has one value.
 fn validate_attribute(attribute: &Value, path: &str) -> Vec<FieldError> {
     const WHY: &str = "exactly one value must be specified";
     let mut errors = Vec::new();
-    if text(attribute, "string").len() > MAX_TEXT {
-        errors.push(too_long(format!("{path}.string"), MAX_TEXT));
+    for (field, value) in ["string", "version"].map(|field| (field, attribute[field].as_str())) {
+        if let Some(value) = value {
+            errors.extend(validate_text(value, field == "version", &format!("{path}.{field}")));
+        }
     }
-    let values = attribute.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null()).count();
-    if values == 0 {
-        errors.push(invalid_text(path, "", WHY));
+    for field in LISTS {
+        let path = format!("{path}.{field}");
+        if attribute[field].as_array().is_some_and(Vec::is_empty) {
+            errors.push(FieldError::invalid(&*path, "[]", "must not be empty if specified"));
+        }
+        for (index, value) in list(attribute, field).iter().enumerate() {
+            if let Some(value) = value.as_str() {
+                errors.extend(validate_text(value, field == "versions", &format!("{path}[{index}]")));
+            }
+        }
+    }
+    match attribute.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null()).count() {
+        0 => errors.push(invalid_text(path, "", WHY)),
+        1 => {}
+        _ => {
+            let shown = internal_text("resource.DeviceAttribute", attribute);
+            errors.push(FieldError::invalid(path, &shown, WHY));
+        }
     }
     errors
+}
+
+/// Validates a text in an attribute, which may be a version.
+fn validate_text(value: &str, is_version: bool, path: &str) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    if is_version && !is_semantic_version(value) {
+        errors.push(invalid_text(path, value, "must be a string compatible with semver.org spec 2.0.0"));
+    }
+    if value.len() > MAX_TEXT {
+        errors.push(too_long(path, MAX_TEXT));
+    }
+    errors
+}
+
+/// Whether a text is a version such as `1.2.3-rc.1+build`.
+fn is_semantic_version(text: &str) -> bool {
+    let (text, build) = text.split_once('+').map_or((text, None), |(text, build)| (text, Some(build)));
+    let (core, release) = text.split_once('-').map_or((text, None), |(core, release)| (core, Some(release)));
+    let is_number = |part: &str| {
+        !part.is_empty()
+            && part.bytes().all(|byte| byte.is_ascii_digit())
+            && (part == "0" || !part.starts_with('0'))
+    };
+    let is_word =
+        |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+    let is_release =
+        |part: &str| is_word(part) && (is_number(part) || part.bytes().any(|byte| !byte.is_ascii_digit()));
+    core.split('.').count() == 3
+        && core.split('.').all(is_number)
+        && release.is_none_or(|release| release.split('.').all(is_release))
+        && build.is_none_or(|build| build.split('.').all(is_word))
 }
