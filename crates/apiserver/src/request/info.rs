@@ -66,8 +66,8 @@ impl RequestTarget {
             Route::Resource(path) => Verb::of(&head.method, path, &query),
             _ => None,
         };
-        let user_agent = head.headers.get(header::USER_AGENT).and_then(|value| value.to_str().ok());
-        let user_agent = user_agent.unwrap_or_default().to_owned();
+        let user_agent = head.headers.get(header::USER_AGENT).map(http::HeaderValue::as_bytes);
+        let user_agent = String::from_utf8_lossy(user_agent.unwrap_or_default()).into_owned();
         let info = match (&route, verb) {
             (Route::Resource(path), Some(verb)) => Some(attributes(verb, path, &query, &user_agent)),
             _ => None,

@@ -206,10 +206,10 @@ fn scaled(call: &Call, scale: &Value, old: &Value) -> Result<Value, ApiError> {
     Ok(new)
 }
 
-/// Validates a scale. For a custom object only the replicas are validated.
+/// Validates a scale of a builtin object. A custom object is validated with its new number of replicas.
 fn validate(call: &Call, scale: &Value, replicas: i64) -> Result<(), ApiError> {
     if call.served.is_custom() {
-        return if replicas < 0 { Err(negative(call, replicas)) } else { Ok(()) };
+        return Ok(());
     }
     let mut errors = object_meta::validate(&as_scale(call)?.served, scale);
     if replicas < 0 {
@@ -228,12 +228,6 @@ fn require_revision(new: &mut Value, scale: &Value) {
     if !version.is_empty() {
         metadata::of(new).insert("resourceVersion".to_owned(), json!(version));
     }
-}
-
-fn negative(call: &Call, replicas: i64) -> ApiError {
-    let field = format!(".{}", paths(call).map(|paths| paths.spec_replicas.join(".")).unwrap_or_default());
-    let error = FieldError::invalid(field, &replicas.to_string(), "should be a non-negative integer");
-    call.invalid(&call.path.name, vec![error])
 }
 
 fn answer(call: &Call, changed: &Changed) -> Result<Reply, ApiError> {

@@ -60,8 +60,12 @@ impl BuiltinKind for StatefulSet {
         errors.extend(of_selector);
         // An update of a set that was invalid before need not mend its template.
         let was_valid = old.is_none_or(|old| validate_pods(old).is_empty());
-        if validity == workload::SelectorValidity::Usable && was_valid {
-            errors.extend(validate_pods(new));
+        if validity == workload::SelectorValidity::Usable {
+            if was_valid {
+                errors.extend(validate_pods(new));
+            }
+            // kube-apiserver validates the metadata of the template twice.
+            errors.extend(pod_spec::validate_template_metadata(&spec["template"], "spec.template"));
         }
         errors.extend(workload::validate_endless(spec, "StatefulSet"));
         errors.extend(old.and_then(|old| keep_spec(&old["spec"], spec)));
@@ -332,5 +336,21 @@ mod tests {
             None,
             &["spec.template.spec.containers[0].volumeMounts[0].name: Not found: \"v\""],
         );
+    }
+
+    /// Recorded from kube-apiserver v1.36.3.
+    #[test]
+    fn an_invalid_label_of_the_template_is_reported_twice() {
+        let error = "spec.template.labels: Invalid value: \"bad key\": name part must consist of alphanumeric characters, '-', '_' or '.', \
+                     and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used \
+                     for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
+        let mut set = json!({"spec": {
+            "selector": {"matchLabels": {"a": "b"}},
+            "template": {
+                "metadata": {"labels": {"a": "b", "bad key": "x"}}, "spec": {"containers": [{"name": "c", "image": "i"}]},
+            },
+        }});
+        StatefulSet.default(&mut set);
+        check("StatefulSet", &set, None, &[error, error]);
     }
 }

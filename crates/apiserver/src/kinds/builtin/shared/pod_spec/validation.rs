@@ -65,17 +65,23 @@ pub(in crate::kinds::builtin) fn validate(object: &Value, path: &str) -> Vec<Fie
     let Some(template) = at(object, parent) else {
         return Vec::new();
     };
-    let metadata = &template["metadata"];
-    let place = format!("{parent}.annotations");
-    let mut errors = labels(&metadata["labels"], &format!("{parent}.labels"));
-    errors.extend(annotations(&metadata["annotations"], &place));
-    errors.extend(pod_annotations(metadata, &template["spec"], &place));
+    let mut errors = validate_template_metadata(template, parent);
     errors.extend(validate_spec(template, path, Enclosing::Template));
     errors.extend(profiles_that_differ(template, path));
     if !list(&template["spec"], "ephemeralContainers").is_empty() {
         let why = "ephemeral containers not allowed in pod template";
         errors.push(FieldError::forbidden(format!("{path}.ephemeralContainers"), why));
     }
+    errors
+}
+
+/// Validates labels and annotations of the template at `path`.
+pub(in crate::kinds::builtin) fn validate_template_metadata(template: &Value, path: &str) -> Vec<FieldError> {
+    let metadata = &template["metadata"];
+    let place = format!("{path}.annotations");
+    let mut errors = labels(&metadata["labels"], &format!("{path}.labels"));
+    errors.extend(annotations(&metadata["annotations"], &place));
+    errors.extend(pod_annotations(metadata, &template["spec"], &place));
     errors
 }
 
