@@ -5,7 +5,8 @@
 //! `pkg/serviceaccount`.
 
 use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
+use base64::alphabet::URL_SAFE;
+use base64::engine::general_purpose::{GeneralPurpose, NO_PAD};
 use hmac::{Hmac, KeyInit, Mac};
 use jiff::{SignedDuration, Timestamp};
 use kube_apimachinery::go::quote;
@@ -18,6 +19,8 @@ use super::account_keys::ServiceAccountKeys;
 
 /// Issuer of tokens that this server signs with a key of its own. Also their audience, unless the request names others.
 pub(crate) const ISSUER: &str = "https://kubernetes.default.svc";
+/// Encoding of the parts of a token. As in Go, the last character may have bits that belong to no byte.
+const BASE64: GeneralPurpose = GeneralPurpose::new(&URL_SAFE, NO_PAD.with_decode_allow_trailing_bits(true));
 /// Tolerated difference between clocks.
 const LEEWAY: SignedDuration = SignedDuration::from_secs(60);
 /// Maximum length in bytes. A longer text is not a token of this server.

@@ -208,6 +208,9 @@ fn tokens_of_given_keys_are_valid_only_with_their_issuer() {
     let ask = |issuer: &Issuer, token: &str| issuer.user_of(token, &audiences, at("12:00:00"), &Cluster(ALL));
     assert_eq!(ask(&ours, &token).unwrap().0.name, "system:serviceaccount:a:robot");
     assert_eq!(ask(&theirs, &token).unwrap_err(), "invalid signature, no keys found");
+    // As in kube-apiserver, a signature with a character too many has another byte.
+    assert!(is_signed_form(&format!("{token}x")));
+    assert_eq!(ask(&ours, &format!("{token}x")).unwrap_err(), UNVERIFIED);
     // A signature made with a public key as secret, or with no key, is invalid.
     let secret = Issuer::from_seed(1).sign(&claims);
     assert_eq!(ask(&ours, &secret).unwrap_err(), UNVERIFIED);
