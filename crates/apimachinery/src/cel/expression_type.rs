@@ -101,9 +101,7 @@ fn has_bindings(tokens: &[Spanned]) -> bool {
     let is_dot =
         |index: usize| matches!(tokens.get(index).map(|spanned| &spanned.token), Some(Token::Sign(".")));
     tokens.iter().enumerate().any(|(index, spanned)| match &spanned.token {
-        Token::Ident(name) => {
-            name == BINDINGS && is_dot(index + 1) && !(index > 0 && is_dot(index - 1))
-        }
+        Token::Ident(name) => name == BINDINGS && is_dot(index + 1) && !(index > 0 && is_dot(index - 1)),
         _ => false,
     })
 }

@@ -154,7 +154,8 @@ impl CelParser<'_> {
     /// Returns the issue of a dot that is not followed by a name. Its text does not name the end of the expression.
     fn no_field(&self) -> Issue {
         let next = self.peek();
-        let message = format!("Syntax error: no viable alternative at input '.{}'", &self.text[next.at..next.end]);
+        let message =
+            format!("Syntax error: no viable alternative at input '.{}'", &self.text[next.at..next.end]);
         Issue::new(next.at, message)
     }
 

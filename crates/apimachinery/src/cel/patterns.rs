@@ -7,13 +7,13 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::{EXPRESSION_LIMIT, Issue, functions};
 use super::cost::Cost;
 use super::evaluation_error::{EvaluationError, failed, no_overload};
 use super::functions::Evaluated;
 use super::syntax_tree::{Expr, SyntaxNode};
 use super::text_functions::unless_negative;
 use super::value::{Literal, Val};
+use super::{EXPRESSION_LIMIT, Issue, functions};
 use crate::schema::pattern::{Budget, Exhausted, Pattern, Patterns};
 
 /// Functions that convert a value to another type.
@@ -87,9 +87,11 @@ fn constant(node: &SyntaxNode) -> Option<Evaluated<'_>> {
         Expr::Call { function, target: None, arguments } if CONVERSIONS.contains(&&**function) => {
             let [argument] = &arguments[..] else { return None };
             let value = constant(argument)?;
-            Some(value.and_then(|value| {
-                functions::global(function, &[value], &mut Cost::new(EXPRESSION_LIMIT))
-            }))
+            Some(
+                value.and_then(|value| {
+                    functions::global(function, &[value], &mut Cost::new(EXPRESSION_LIMIT))
+                }),
+            )
         }
         _ => None,
     }

@@ -72,7 +72,7 @@ pub(crate) use builtin_kind::Plain;
 pub(crate) use columns::of_scale as scale_columns;
 pub(crate) use persistent_volume::VOLUME_PROTECTION;
 pub(crate) use persistent_volume_claim::CLAIM_PROTECTION;
-#[cfg(test)]
 pub(crate) use resource_claim::{ADMIN_ACCESS, admin_access};
+#[cfg(test)]
 pub(crate) use served_kinds::served;
 pub(crate) use served_kinds::{delete_options, group_rank, registry};

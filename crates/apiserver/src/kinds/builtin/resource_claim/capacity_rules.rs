@@ -22,7 +22,8 @@ pub(super) fn validate(capacity: &Value, is_shared: bool, path: &str) -> Vec<Fie
         return vec![FieldError::forbidden(path, "allowMultipleAllocations must be true")];
     }
     let has_values = !list(policy, "validValues").is_empty();
-    let (kind, has_range) = (if has_values { "validValues" } else { "validRange" }, !policy["validRange"].is_null());
+    let (kind, has_range) =
+        (if has_values { "validValues" } else { "validRange" }, !policy["validRange"].is_null());
     if has_values && has_range {
         let why = "exactly one policy can be specified, cannot specify \"validValues\" and \"validRange\" at the same time";
         return vec![FieldError::forbidden(path, why)];
@@ -31,7 +32,10 @@ pub(super) fn validate(capacity: &Value, is_shared: bool, path: &str) -> Vec<Fie
         return Vec::new();
     }
     let Some(default) = amount(&policy["default"]) else {
-        return vec![FieldError::required(format!("{path}.default"), &format!("required when {kind} is defined"))];
+        return vec![FieldError::required(
+            format!("{path}.default"),
+            &format!("required when {kind} is defined"),
+        )];
     };
     let max = amount(&capacity["value"]).unwrap_or(Quantity::ZERO);
     if has_values {

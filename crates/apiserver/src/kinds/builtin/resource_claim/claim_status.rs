@@ -58,10 +58,15 @@ pub(super) fn drop_deallocated(old: &Value, new: &mut Value) {
 pub(super) fn validate(old: &Value, claim: &Value) -> Vec<FieldError> {
     let (status, old) = (&claim["status"], &old["status"]);
     let users = list(status, "reservedFor");
-    let mut errors =
-        set(users, MAX_USERS, "status.reservedFor", |user| text(user, "uid"), |user, path| {
+    let mut errors = set(
+        users,
+        MAX_USERS,
+        "status.reservedFor",
+        |user| text(user, "uid"),
+        |user, path| {
             ["resource", "name", "uid"].iter().filter_map(|field| required(user, field, path)).collect()
-        });
+        },
+    );
     let known = allocated(status);
     for (index, device) in list(status, "devices").iter().enumerate() {
         errors.extend(validate_device(device, &known, &format!("status.devices[{index}]")));

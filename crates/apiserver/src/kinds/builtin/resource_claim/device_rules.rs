@@ -270,7 +270,8 @@ pub(super) fn validate_bindings(device: &Value, path: &str) -> Vec<FieldError> {
     for field in FIELDS {
         let mut seen = BTreeSet::new();
         for (index, condition) in list(device, field).iter().enumerate() {
-            let (condition, path) = (condition.as_str().unwrap_or_default(), format!("{path}.{field}[{index}]"));
+            let (condition, path) =
+                (condition.as_str().unwrap_or_default(), format!("{path}.{field}[{index}]"));
             if !seen.insert(condition) {
                 errors.push(duplicate(&*path, condition));
             }
@@ -286,7 +287,11 @@ pub(super) fn validate_bindings(device: &Value, path: &str) -> Vec<FieldError> {
     ] {
         if is_missing {
             let shown = if device[field].is_null() { "null" } else { "[]" };
-            errors.push(FieldError::invalid(place(field), shown, &format!("{field} are required to use {other}")));
+            errors.push(FieldError::invalid(
+                place(field),
+                shown,
+                &format!("{field} are required to use {other}"),
+            ));
         }
     }
     errors

@@ -26,8 +26,8 @@ use crate::kinds::builtin::shared::field_checks::{
 };
 use crate::kinds::builtin::shared::fields::{list, text};
 use crate::kinds::builtin::shared::label_selector::invalid;
-use annotation_rules::{pod_annotations, profiles_that_differ};
 pub(in crate::kinds::builtin) use annotation_rules::{is_mirror, pod_annotation_updates};
+use annotation_rules::{pod_annotations, profiles_that_differ};
 use container_resources::ResourceOwner;
 pub(in crate::kinds::builtin) use placement::{node_selector, tolerations as validate_tolerations};
 
