@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::patterns::{ConstantPatterns, PatternError};
 use super::token::{Spanned, Token, tokens};
 use super::types::Type;
-use super::{Environment, failed, parsed, type_checker};
+use super::{Environment, INSTANTIATION, failed, parsed, type_checker};
 
 /// Variable with the variables of a policy as its fields.
 const VARIABLES: &str = "variables";
@@ -51,7 +51,7 @@ pub fn expression_type(
         several => return Err(format!("must evaluate to one of [{}] but got {name}", several.join(" "))),
     }
     if let Err(PatternError::Program(why)) = patterns {
-        return Err(format!("program instantiation failed: {why}"));
+        return Err(format!("{INSTANTIATION}{why}"));
     }
     Ok(Some(of))
 }

@@ -62,6 +62,8 @@ use self::patterns::{ConstantPatterns, PatternError};
 use self::syntax_tree::{Expr, SyntaxNode};
 use self::value::Val;
 
+/// Beginning of the message about an expression whose constant parts have no value.
+const INSTANTIATION: &str = "program instantiation failed: ";
 /// Maximum length of an expression in characters, as in cel-go.
 const LENGTH: usize = 100_000;
 /// Maximum nesting of an expression. cel-go allows 250 levels.
@@ -136,7 +138,7 @@ impl Program {
         match ConstantPatterns::new(&root) {
             Err(PatternError::Issues(issues)) => Err(failed(text, &issues)),
             _ if of != Type::Bool => Err(format!("must evaluate to bool but got {}", result_type_name(&of))),
-            Err(PatternError::Program(why)) => Err(format!("program instantiation failed: {why}")),
+            Err(PatternError::Program(why)) => Err(format!("{INSTANTIATION}{why}")),
             Ok(patterns) => Ok(Self { root, patterns }),
         }
     }
@@ -150,7 +152,7 @@ impl Program {
         match ConstantPatterns::new(&root) {
             Ok(patterns) => Ok(Self { root, patterns }),
             Err(PatternError::Issues(issues)) => Err(failed(text, &issues)),
-            Err(PatternError::Program(why)) => Err(format!("program instantiation failed: {why}")),
+            Err(PatternError::Program(why)) => Err(format!("{INSTANTIATION}{why}")),
         }
     }
 
@@ -164,7 +166,7 @@ impl Program {
         match ConstantPatterns::new(&root) {
             Err(PatternError::Issues(issues)) => Err(failed(text, &issues)),
             _ if of != *expected && (of != Type::Dyn || root.has_declared_type()) => Err(mismatch.to_owned()),
-            Err(PatternError::Program(why)) => Err(format!("program instantiation failed: {why}")),
+            Err(PatternError::Program(why)) => Err(format!("{INSTANTIATION}{why}")),
             Ok(patterns) => Ok(Self { root, patterns }),
         }
     }

@@ -327,7 +327,8 @@ mod tests {
                 "--webhook-bind-address=:1",
                 "--enable-webhooks=false"
             ]),
-            "--metrics-bind-address=:8443 --health-probe-bind-address :8081 --webhook-bind-address=:1 --enable-webhooks=false"
+            "--metrics-bind-address=:8443 --health-probe-bind-address :8081 --webhook-bind-address=:WEBHOOKS \
+             --enable-webhooks=false"
         );
         assert!(words(&["--metrics-bind-addresses=x"]).contains("FREE"));
     }

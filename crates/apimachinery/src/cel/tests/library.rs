@@ -12,7 +12,7 @@ use super::super::*;
 fn evaluated(text: &str, schema: &ValueSchema, object: &Value) -> String {
     let program = match Program::untyped(text) {
         Ok(program) => program,
-        Err(why) => return why,
+        Err(why) => return why.strip_prefix(INSTANTIATION).unwrap_or(&why).to_owned(),
     };
     let activation = Activation::default();
     let locals = vec![("self", schema.value(object))];

@@ -1,5 +1,6 @@
 //! Texts and patterns: values, errors and literals as in cel-go.
 
+use super::super::INSTANTIATION;
 use super::{check, evaluated};
 
 /// Observed with cel-go 0.26.
@@ -48,7 +49,9 @@ fn conversions_are_those_of_cel_go() {
         ("bool('yes')", "type conversion error from 'string' to 'bool'"),
         (r"string(b'\xff') == ''", "invalid UTF-8 in bytes, cannot convert to string"),
     ] {
-        check(text, expected);
+        // kube-apiserver computes constants when it compiles an expression.
+        let prefix = if expected == "true" { "" } else { INSTANTIATION };
+        check(text, &format!("{prefix}{expected}"));
     }
 }
 

@@ -346,6 +346,7 @@ mod tests {
                      for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
         let mut set = json!({"spec": {
             "selector": {"matchLabels": {"a": "b"}},
+            "updateStrategy": {},
             "template": {
                 "metadata": {"labels": {"a": "b", "bad key": "x"}}, "spec": {"containers": [{"name": "c", "image": "i"}]},
             },
