@@ -110,7 +110,11 @@ pub(super) fn ephemeral(pod: &PodRules<'_>, path: &str) -> Vec<FieldError> {
         if !target.is_empty() && !others.contains(target) {
             errors.push(not_found(format!("{path}.targetContainerName"), target));
         }
-        for field in NOT_EPHEMERAL.iter().filter(|field| has_content(&container[**field])) {
+        // The lifecycle is a pointer in Go, so that an empty one counts too.
+        let is_set = |field: &str| {
+            has_content(&container[field]) || field == "lifecycle" && !container[field].is_null()
+        };
+        for field in NOT_EPHEMERAL.iter().filter(|field| is_set(field)) {
             errors.push(FieldError::forbidden(format!("{path}.{field}"), WHY));
         }
         for (index, mount) in list(container, "volumeMounts").iter().enumerate() {

@@ -165,7 +165,7 @@ fn init_and_ephemeral_containers_have_fewer_fields() {
             }],
             "ephemeralContainers": [{
                 "name": "c", "image": "i", "ports": [{"containerPort": 1}], "resources": {"limits": {"cpu": "1"}},
-                "targetContainerName": "nope",
+                "lifecycle": {}, "targetContainerName": "nope",
             }],
             "schedulingGates": [{"name": "g"}], "nodeName": "n",
         })),
@@ -178,6 +178,7 @@ fn init_and_ephemeral_containers_have_fewer_fields() {
             "spec.ephemeralContainers[0].targetContainerName: Not found: \"nope\"",
             "spec.ephemeralContainers[0].ports: Forbidden: cannot be set for an Ephemeral Container",
             "spec.ephemeralContainers[0].resources: Forbidden: cannot be set for an Ephemeral Container",
+            "spec.ephemeralContainers[0].lifecycle: Forbidden: cannot be set for an Ephemeral Container",
             "spec.initContainers[0].image: Invalid value: \" i\": must not have leading or trailing whitespace",
             "spec.ephemeralContainers: Forbidden: cannot be set on create",
             "spec.nodeName: Forbidden: cannot be set until all schedulingGates have been cleared",
