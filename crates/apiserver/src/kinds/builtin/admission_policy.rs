@@ -7,7 +7,8 @@ use kube_apimachinery::status::FieldError;
 use serde_json::{Value, json};
 
 use super::builtin_kind::BuiltinKind;
-use super::shared::fields::{elements, set, text, within};
+use super::shared::field_checks::{conditions, required};
+use super::shared::fields::{elements, list, set, text, within};
 use crate::kind::STATUS_METADATA;
 use crate::kind::resource::Resource;
 
@@ -37,6 +38,11 @@ impl BuiltinKind for AdmissionPolicy {
         static_name(policy).into_iter().collect()
     }
 
+    fn validate_subresource(&self, subresource: &str, _old: &Value, new: &Value) -> Vec<FieldError> {
+        // Policies that mutate have no status.
+        if subresource == "status" { validate_status(&new["status"]) } else { Vec::new() }
+    }
+
     fn status_keeps(&self) -> &'static [&'static str] {
         &STATUS_METADATA
     }
@@ -61,6 +67,19 @@ impl BuiltinKind for AdmissionPolicyBinding {
     fn warnings(&self, _resource: &Resource, binding: &Value, _old: Option<&Value>) -> Vec<String> {
         static_name(binding).into_iter().collect()
     }
+}
+
+/// Validates the status of a policy, except for the syntax of the paths in it.
+fn validate_status(status: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    for (index, warning) in list(&status["typeChecking"], "expressionWarnings").iter().enumerate() {
+        let path = format!("status.typeChecking.expressionWarnings[{index}]");
+        for field in ["warning", "fieldRef"] {
+            errors.extend(required(warning, field, &path));
+        }
+    }
+    errors.extend(conditions(list(status, "conditions"), "status.conditions"));
+    errors
 }
 
 /// Returns the kind of the policies or bindings of a resource.
@@ -229,5 +248,25 @@ mod tests {
             |expression: &str, why: &str| check("ApplyConfiguration", "applyConfiguration", expression, why);
         apply("{}", "must evaluate to Object but got map(dyn, dyn)");
         apply("Object{spec: Object.spec{a: 1}}", "");
+    }
+
+    /// Recorded from kube-apiserver v1.36.3.
+    #[test]
+    fn a_status_is_validated() {
+        let status = json!({
+            "typeChecking": {"expressionWarnings": [{"fieldRef": "", "warning": ""}]},
+            "conditions": [{"type": "A", "status": "x", "reason": ""}],
+        });
+        let errors: Vec<String> = validate_status(&status).iter().map(ToString::to_string).collect();
+        assert_eq!(
+            errors,
+            [
+                "status.typeChecking.expressionWarnings[0].warning: Required value",
+                "status.typeChecking.expressionWarnings[0].fieldRef: Required value",
+                "status.conditions[0].status: Unsupported value: \"x\": supported values: \"False\", \"True\", \"Unknown\"",
+                "status.conditions[0].lastTransitionTime: Required value",
+                "status.conditions[0].reason: Required value",
+            ]
+        );
     }
 }

@@ -20,11 +20,10 @@ impl BuiltinKind for CSIStorageCapacity {
     fn validate(&self, _resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
         let class = text(new, "storageClassName");
         let mut errors = invalid("storageClassName", class, &names::subdomain(class));
-        for field in ["capacity", "maximumVolumeSize"] {
-            let amount = new[field].as_str().and_then(Quantity::read);
-            if let Some(amount) = amount.filter(|amount| *amount < Quantity::ZERO) {
-                errors.push(invalid_text(field, &amount.to_string(), "must be greater than or equal to 0"));
-            }
+        // As in kube-apiserver, `maximumVolumeSize` may be any amount.
+        let capacity = new["capacity"].as_str().and_then(Quantity::read);
+        if let Some(amount) = capacity.filter(|amount| *amount < Quantity::ZERO) {
+            errors.push(invalid_text("capacity", &amount.to_string(), "must be greater than or equal to 0"));
         }
         errors.extend(label_selector::validate(&new["nodeTopology"], "nodeTopology"));
         errors.extend(

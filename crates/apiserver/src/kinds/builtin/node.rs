@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
+use kube_apimachinery::decode;
 use kube_apimachinery::go::quote;
 use kube_apimachinery::names;
 use kube_apimachinery::status::FieldError;
@@ -110,7 +111,8 @@ fn default_ranges(node: &mut Value) {
 
 /// Validates a node. It has at most one CIDR per IP family.
 fn validate(node: &Value) -> Vec<FieldError> {
-    let mut errors = taints(node);
+    let mut errors: Vec<FieldError> = avoided_pods(node).into_iter().collect();
+    errors.extend(taints(node));
     errors.extend(amounts_of_status(&node["status"]));
     let swap = &node["status"]["nodeInfo"]["swap"]["capacity"];
     if let Some(capacity) = swap.as_i64().filter(|capacity| *capacity <= 0) {
@@ -133,11 +135,20 @@ fn validate(node: &Value) -> Vec<FieldError> {
     errors
 }
 
+/// Checks the syntax of an annotation with pods that schedulers used to avoid. Its contents are not validated.
+fn avoided_pods(node: &Value) -> Option<FieldError> {
+    const KEY: &str = "scheduler.alpha.kubernetes.io/preferAvoidPods";
+    let text = node["metadata"]["annotations"][KEY].as_str().filter(|text| !text.is_empty())?;
+    let why = decode::json(text.as_bytes()).err()?;
+    Some(invalid_text("metadata.annotations.AvoidPods", KEY, &why))
+}
+
 /// Validates the new state of a node. kube-apiserver validates taints, amounts and features of an update twice, and reports both results.
 ///
 /// `podCIDRs` and `providerID` can be set once, usually by a controller.
 fn validate_update(old: &Value, new: &Value) -> Vec<FieldError> {
-    let mut errors = amounts_of_status(&new["status"]);
+    let mut errors: Vec<FieldError> = avoided_pods(new).into_iter().collect();
+    errors.extend(amounts_of_status(&new["status"]));
     errors.extend(declared_features(&new["status"]));
     let addresses = list(&new["status"], "addresses");
     for (index, address) in

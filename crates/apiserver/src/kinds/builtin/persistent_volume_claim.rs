@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::builtin_kind::BuiltinKind;
 use super::persistent_volume::access_modes;
+use super::shared::amounts::Amounts;
 use super::shared::field_checks::{invalid_text, required, supported};
 use super::shared::fields::{list, put, set, set_pointer, text, within};
 use super::shared::immutable_fields::{IMMUTABLE, immutable};
@@ -69,6 +70,60 @@ impl BuiltinKind for PersistentVolumeClaim {
         errors.extend(old.into_iter().flat_map(|old| validate_update(old, new)));
         errors
     }
+
+    fn validate_subresource(&self, subresource: &str, _old: &Value, new: &Value) -> Vec<FieldError> {
+        if subresource == "status" { validate_status(&new["status"]) } else { Vec::new() }
+    }
+}
+
+/// Validates the status of a claim.
+fn validate_status(status: &Value) -> Vec<FieldError> {
+    const STATES: [&str; 5] = [
+        "ControllerResizeInProgress",
+        "ControllerResizeInfeasible",
+        "NodeResizeInProgress",
+        "NodeResizeInfeasible",
+        "NodeResizePending",
+    ];
+    const RESIZES: &str = "status.allocatedResourceStatuses";
+    let mut errors = Vec::new();
+    let negative = |amount: Quantity, field: &str| {
+        let number = amount.rounded_up().to_string();
+        (amount < Quantity::ZERO)
+            .then(|| FieldError::invalid(field, &number, "must be a valid resource quantity"))
+    };
+    for (name, amount) in Amounts::read(&status["capacity"]).iter() {
+        errors.extend(negative(amount, &format!("status.capacity[{name}]")));
+    }
+    for (name, state) in status["allocatedResourceStatuses"].as_object().into_iter().flatten() {
+        errors.extend(resource_name(name, RESIZES));
+        if !STATES.contains(&state.as_str().unwrap_or_default()) {
+            // kube-apiserver shows the name instead of the state.
+            errors.push(FieldError::not_supported(RESIZES, name, &STATES));
+        }
+    }
+    for (name, amount) in Amounts::read(&status["allocatedResources"]).iter() {
+        let of_name = resource_name(name, "status.allocatedResources");
+        if of_name.is_empty() {
+            let field = format!("status.allocatedResources[{name}]");
+            errors.extend(negative(amount, &field));
+        }
+        errors.extend(of_name);
+    }
+    errors
+}
+
+/// Validates the name of a resource of a claim: storage, or one that is not Kubernetes' own.
+fn resource_name(name: &str, field: &str) -> Vec<FieldError> {
+    let wrong = names::qualified(name);
+    if !wrong.is_empty() {
+        return invalid(field, name, &wrong);
+    }
+    let is_native = !name.contains('/') || name.contains("kubernetes.io/");
+    if is_native && name != "storage" {
+        return vec![FieldError::not_supported(field, name, &["storage"])];
+    }
+    Vec::new()
 }
 
 /// Prepares the source of the contents: `dataSource` and its successor `dataSourceRef` are made equal. Sources that older servers did not
@@ -248,7 +303,29 @@ fn removed_class(old: &Value, new: &Value) -> Option<FieldError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kinds::builtin::test_helpers::check_update;
+    use crate::kinds::builtin::test_helpers::{check_status, check_update};
+
+    /// Recorded from kube-apiserver v1.36.3.
+    #[test]
+    fn a_status_is_validated() {
+        let claim = |status: Value| json!({"spec": {"accessModes": ["ReadWriteOnce"]}, "status": status});
+        let check = |status: Value, error: &str| {
+            check_status("PersistentVolumeClaim", &claim(json!({})), &claim(status), &[error]);
+        };
+        check(
+            json!({"capacity": {"storage": "-1"}}),
+            "status.capacity[storage]: Invalid value: -1: must be a valid resource quantity",
+        );
+        check(
+            json!({"allocatedResources": {"x": "1"}}),
+            "status.allocatedResources: Unsupported value: \"x\": supported values: \"storage\"",
+        );
+        check(
+            json!({"allocatedResourceStatuses": {"storage": "a b"}}),
+            "status.allocatedResourceStatuses: Unsupported value: \"storage\": supported values: \"ControllerResizeInProgress\", \
+             \"ControllerResizeInfeasible\", \"NodeResizeInProgress\", \"NodeResizeInfeasible\", \"NodeResizePending\"",
+        );
+    }
 
     #[test]
     fn both_fields_name_the_same_source() {

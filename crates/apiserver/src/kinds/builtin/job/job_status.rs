@@ -190,7 +190,8 @@ impl JobStatus<'_> {
             let why = "terminating>0 is invalid for finished job";
             errors.push(FieldError::invalid("status.terminating", &terminating.to_string(), why));
         }
-        if (self.changes("ready") || self.changes_number("active")) && ready > number(self.new, "active") {
+        let more_ready = !self.new["ready"].is_null() && ready > number(self.new, "active");
+        if (self.changes("ready") || self.changes_number("active")) && more_ready {
             let why = "cannot set more ready pods than active";
             errors.push(FieldError::invalid("status.ready", &ready.to_string(), why));
         }
