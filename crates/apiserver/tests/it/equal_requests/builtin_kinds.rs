@@ -515,3 +515,19 @@ async fn a_refused_deletion_of_jobs_does_not_warn() {
     ])
     .await;
 }
+
+#[tokio::test]
+async fn a_label_of_the_namespace_allows_the_access_of_administrators() {
+    const CLAIMS: &str = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims?dryRun=All";
+    let claim = r#"{"metadata":{"name":"a"},"spec":{"devices":{"requests":[{"name":"r","exactly":
+        {"deviceClassName":"c.example.com","adminAccess":true}}]}}}"#;
+    let error = "spec.devices.requests[0].adminAccess: Forbidden: admin access to devices requires the \
+                 `resource.kubernetes.io/admin-access: true` label on the containing namespace";
+    let label = r#"{"metadata":{"labels":{"resource.kubernetes.io/admin-access":"true"}}}"#;
+    check(&[
+        ("POST", CLAIMS, claim, 422, &[error]),
+        ("merge", CORE, label, 200, &[]),
+        ("POST", CLAIMS, claim, 201, &[]),
+    ])
+    .await;
+}

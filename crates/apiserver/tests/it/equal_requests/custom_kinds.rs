@@ -355,3 +355,23 @@ async fn the_approval_of_a_definition_in_a_protected_group_has_a_condition() {
     ])
     .await;
 }
+
+#[tokio::test]
+async fn a_scale_below_zero_is_refused_by_the_schema_too() {
+    let sizes = r#"{"metadata":{"name":"sizes.example.com"},"spec":{"group":"example.com","scope":"Namespaced",
+        "names":{"plural":"sizes","kind":"Size"},"versions":[{"name":"v1","served":true,"storage":true,
+        "subresources":{"scale":{"specReplicasPath":".spec.size","statusReplicasPath":".status.size"}},
+        "schema":{"openAPIV3Schema":{"type":"object","properties":{"spec":{"type":"object","properties":
+        {"size":{"type":"integer","minimum":1}}}}}}}]}}"#;
+    let path = "/apis/example.com/v1/namespaces/default/sizes";
+    let size = r#"{"apiVersion":"example.com/v1","kind":"Size","metadata":{"name":"a"},"spec":{"size":1}}"#;
+    let scale = r#"{"apiVersion":"autoscaling/v1","kind":"Scale","metadata":{"name":"a"},"spec":{"replicas":-1}}"#;
+    let errors = "[spec.size: Invalid value: -1: spec.size in body should be greater than or equal to 1, .spec.size: Invalid value: -1: \
+                  should be a non-negative integer]";
+    check(&[
+        ("POST", DEFINITIONS, sizes, 201, &[]),
+        ("POST", path, size, 201, &[]),
+        ("PUT", &format!("{path}/a/scale"), scale, 422, &[errors]),
+    ])
+    .await;
+}
