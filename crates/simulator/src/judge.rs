@@ -202,7 +202,7 @@ fn is_deleted_before_its_first_write(reference: &[Entry], trace: &[Entry]) -> bo
 
 fn changes(trace: &[Entry]) -> impl Iterator<Item = &Change> {
     trace.iter().filter_map(|entry| match &entry.action {
-        Action::Committed(change) => Some(change),
+        Action::Committed(change) => Some(&**change),
         _ => None,
     })
 }
@@ -353,7 +353,7 @@ mod tests {
         let id = ObjectId::new("", "configmaps", "a", "x");
         let entry = |actor, verb| Entry {
             at: Duration::ZERO,
-            action: Action::Committed(Change {
+            action: Action::Committed(Arc::new(Change {
                 actor,
                 verb,
                 id: id.clone(),
@@ -363,7 +363,7 @@ mod tests {
                 after: None,
                 is_visible: true,
                 trespass: None,
-            }),
+            })),
         };
         let marked = [
             entry(Actor::User, Verb::Created),
@@ -389,7 +389,7 @@ mod tests {
         let change = |actor, verb| {
             let (id, family) = (id.clone(), id.clone());
             let (revision, before, after, is_visible, trespass) = (1, None, None, true, None);
-            entry(Action::Committed(Change {
+            entry(Action::Committed(Arc::new(Change {
                 actor,
                 verb,
                 id,
@@ -399,7 +399,7 @@ mod tests {
                 after,
                 is_visible,
                 trespass,
-            }))
+            })))
         };
         let crash = || entry(Action::Crashed { actor: actor(0), at: String::new() });
         let counted = |trace: Vec<Entry>, plan: &str| {
@@ -478,7 +478,7 @@ mod tests {
                 is_visible: true,
                 trespass: None,
             };
-            Entry { at: Duration::ZERO, action: Action::Committed(change) }
+            Entry { at: Duration::ZERO, action: Action::Committed(Arc::new(change)) }
         };
         let judged = |actor: Actor, last: Arc<ObjectState>| {
             let world = World { objects: BTreeMap::from([(id.clone(), last)]), ..World::default() };

@@ -30,7 +30,7 @@ impl Run<'_> {
                     _ => self.others_changed = true,
                 }
             }
-            self.log(Action::Committed(change));
+            self.log(Action::Committed(Arc::new(change)));
         }
         if self.remotes_changed() {
             is_visible = true;

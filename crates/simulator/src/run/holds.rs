@@ -65,9 +65,10 @@ impl Run<'_> {
     /// Moves arrived lines and reconciles into the trace, and counts them for the holds.
     pub(super) fn take_lines(&mut self) -> Result<(), End> {
         for (line, number) in self.hub.take_arrived() {
-            let stream = stream_of(&line);
-            for hold in self.holds.iter_mut().filter(|hold| hold.stream == stream) {
-                hold.lines += 1;
+            if !self.holds.is_empty() {
+                let stream = stream_of(&line);
+                let of_stream = |hold: &&mut Hold| hold.stream == stream;
+                self.holds.iter_mut().filter(of_stream).for_each(|hold| hold.lines += 1);
             }
             let begins = |deviation: &Deviation| {
                 matches!(deviation.what, DeviationKind::Hold(_) | DeviationKind::Relist(_))
@@ -75,6 +76,7 @@ impl Run<'_> {
                     && deviation.number == number
             };
             if let Some(place) = self.plan.iter().position(begins) {
+                let stream = stream_of(&line);
                 let actor = self.actor_of_stream(&stream);
                 match self.plan.remove(place).what {
                     DeviationKind::Hold(until) => {
@@ -115,9 +117,11 @@ impl Run<'_> {
                             self.open.remove(&request);
                         }
                     }
-                    let process = self.actor_of(&controller).stream("");
-                    let of_process = |hold: &&mut Hold| process_of(&hold.stream) == process_of(&process);
-                    self.holds.iter_mut().filter(of_process).for_each(|hold| hold.reconciles += 1);
+                    if !self.holds.is_empty() {
+                        let process = self.actor_of(&controller).stream("");
+                        let of_process = |hold: &&mut Hold| process_of(&hold.stream) == process_of(&process);
+                        self.holds.iter_mut().filter(of_process).for_each(|hold| hold.reconciles += 1);
+                    }
                 }
                 Reconcile::Failed(error) => {
                     if let Some(panic) = error.strip_prefix("panic: ") {

@@ -365,7 +365,8 @@ async fn a_scale_below_zero_is_refused_by_the_schema_too() {
         {"size":{"type":"integer","minimum":1}}}}}}}]}}"#;
     let path = "/apis/example.com/v1/namespaces/default/sizes";
     let size = r#"{"apiVersion":"example.com/v1","kind":"Size","metadata":{"name":"a"},"spec":{"size":1}}"#;
-    let scale = r#"{"apiVersion":"autoscaling/v1","kind":"Scale","metadata":{"name":"a"},"spec":{"replicas":-1}}"#;
+    let scale =
+        r#"{"apiVersion":"autoscaling/v1","kind":"Scale","metadata":{"name":"a"},"spec":{"replicas":-1}}"#;
     let errors = "[spec.size: Invalid value: -1: spec.size in body should be greater than or equal to 1, .spec.size: Invalid value: -1: \
                   should be a non-negative integer]";
     check(&[
