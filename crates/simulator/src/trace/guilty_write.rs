@@ -3,7 +3,6 @@
 use serde_json::Value;
 
 use super::Action;
-use crate::truth::Change;
 
 /// Subject of a violation, by which the guilty write is found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -122,7 +121,8 @@ fn label(action: &Action) -> Option<String> {
 
 /// Content of an object after a change, as far as two runs can have it in common.
 fn content(action: &Action) -> Option<Value> {
-    let Action::Committed(Change { after: Some(after), .. }) = action else { return None };
+    let Action::Committed(change) = action else { return None };
+    let after = change.after.as_ref()?;
     let mut content = after.whole().clone();
     let metadata = content.get_mut("metadata").and_then(Value::as_object_mut);
     if let Some(metadata) = metadata {

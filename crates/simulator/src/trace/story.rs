@@ -101,7 +101,7 @@ mod tests {
                 is_visible: true,
                 trespass,
             };
-            Entry { at: Duration::ZERO, action: Action::Committed(change) }
+            Entry { at: Duration::ZERO, action: Action::Committed(Arc::new(change)) }
         };
         text.split("; ").filter(|words| !words.is_empty()).map(action).collect()
     }
