@@ -166,9 +166,16 @@ impl Query {
     /// Expects the object as the API server sends it, because a transform may have changed the labels of the cached
     /// object.
     pub(crate) fn selects(&self, object: &Split<'_>) -> Option<bool> {
-        let meta = Meta::new(object.meta(), &mut Interner::default())?;
-        let Selectors { labels, fields } = self.selectors_in(meta.namespace().unwrap_or_default());
-        if !self.namespaces.contain(meta.namespace()) || !labels.selects(meta.labels()) {
+        let raw = object.meta();
+        if raw.name().is_empty() {
+            return None;
+        }
+        let Selectors { labels, fields } = self.selectors_in(raw.namespace());
+        if !self.namespaces.contain(Some(raw.namespace()).filter(|namespace| !namespace.is_empty())) {
+            return Some(false);
+        }
+        // Most queries have no selector, and need no decoded metadata.
+        if !labels.is_empty() && !labels.selects(Meta::new(raw, &mut Interner::default())?.labels()) {
             return Some(false);
         }
         if fields.is_empty() {
