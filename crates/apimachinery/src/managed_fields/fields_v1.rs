@@ -12,17 +12,20 @@ const MAX_DEPTH: usize = 128;
 
 /// Encodes a set as JSON.
 pub(super) fn encode(set: &FieldSet) -> Value {
-    let fields = set.iter().map(|(element, node)| {
-        let mut below = match encode(&node.below) {
-            Value::Object(below) => below,
-            _ => Map::new(),
-        };
+    Value::Object(encode_below(set))
+}
+
+/// Encodes the places of a set. Inserted one by one, because most sets have few places, and `collect` would first copy them into a list.
+fn encode_below(set: &FieldSet) -> Map<String, Value> {
+    let mut fields = Map::new();
+    for (element, node) in set.iter() {
+        let mut below = encode_below(&node.below);
         if node.member && !below.is_empty() {
             below.insert(".".to_owned(), Value::Object(Map::new()));
         }
-        (name(element), Value::Object(below))
-    });
-    Value::Object(fields.collect())
+        fields.insert(name(element), Value::Object(below));
+    }
+    fields
 }
 
 /// Decodes a set; `None` if `json` is not `FieldsV1`.

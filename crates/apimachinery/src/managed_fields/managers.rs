@@ -158,9 +158,13 @@ impl Managers {
     /// Merges the oldest Update entries of a version into one while there are too many.
     pub(super) fn cap(&mut self) {
         let updates = self.0.iter().filter(|(id, _)| id.operation == Operation::Update);
+        let mut count = updates.clone().count();
+        if count <= MAX_UPDATE_MANAGERS {
+            // The usual case: no entry has to be copied.
+            return;
+        }
         let mut oldest: Vec<(Option<String>, Id)> =
             updates.map(|(id, owned)| (owned.time.clone(), id.clone())).collect();
-        let mut count = oldest.len();
         oldest.sort();
         let mut first_of_version: BTreeMap<String, Id> = BTreeMap::new();
         for (time, id) in oldest {

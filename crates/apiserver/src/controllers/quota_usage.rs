@@ -37,9 +37,17 @@ fn table() -> StorageKey {
 /// Counts quotas when they or their objects change. Runs until its task is aborted.
 pub(crate) async fn run(cluster: Arc<ClusterState>) {
     let mut commits = cluster.commits();
+    let mut changes = cluster.changes(&table());
     let mut known = KnownQuotas::default();
     loop {
         commits.see();
+        if known.quotas.is_empty() && !changes.has_news() {
+            // Without quotas, commits to other tables have no effect.
+            commits.changed().await;
+            continue;
+        }
+        // Mark before reading, so that later changes count as new.
+        changes.see(changes.latest());
         let Some(quotas) = cluster.registry().get("", "v1", "resourcequotas").cloned() else {
             return;
         };

@@ -1,5 +1,7 @@
 //! Routing of URL paths.
 
+use std::borrow::Cow;
+
 use percent_encoding::percent_decode_str;
 
 /// Target of a request, determined by its path alone.
@@ -66,12 +68,12 @@ impl Route {
         if relative.is_empty() {
             return Self::Root;
         }
-        let segments: Vec<String> = trimmed
+        let segments: Vec<Cow<'_, str>> = trimmed
             .split('/')
             // Segments are decoded after the split, so that `%2F` does not separate segments.
-            .map(|segment| percent_decode_str(segment).decode_utf8_lossy().into_owned())
+            .map(|segment| percent_decode_str(segment).decode_utf8_lossy())
             .collect();
-        let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
+        let segments: Vec<&str> = segments.iter().map(|segment| &**segment).collect();
         match segments.as_slice() {
             ["api"] => Self::CoreVersions,
             ["apis"] => Self::Groups,

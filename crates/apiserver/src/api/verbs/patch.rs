@@ -9,7 +9,6 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use kube_apimachinery::managed_fields::Emptied;
-use kube_apimachinery::metadata;
 use kube_apimachinery::patch;
 use kube_apimachinery::status::ApiError;
 use serde_json::{Map, Value};
@@ -108,9 +107,9 @@ pub(crate) async fn run(call: &Call, bytes: &Bytes) -> Result<Reply, ApiError> {
     changed.reply(call)
 }
 
-/// Applies and decodes a merge patch that names neither the type nor the managed fields of the object. The managed fields, which are most of
-/// many objects, are neither decoded nor checked, because they stay as they are stored. `None` if the patch is another one, or is
-/// refused: its application to the whole object has the error.
+/// Applies and decodes a merge patch that names neither the type nor the managed fields of the object. The result has no managed fields, which
+/// are most of many objects: they are neither copied nor checked, because an object without them keeps those of its former state. `None` if
+/// the patch is another one, or is refused: its application to the whole object has the error.
 fn merge_beside_entries(
     call: &Call,
     old: &Value,
@@ -129,7 +128,6 @@ fn merge_beside_entries(
         return None;
     }
     let (fields, metadata) = (old.as_object()?, old.get("metadata")?.as_object()?);
-    let entries = metadata.get("managedFields")?;
     let others = metadata.iter().filter(|(name, _)| *name != "managedFields");
     let metadata: Map<String, Value> = others.map(|(name, value)| (name.clone(), value.clone())).collect();
     let others = fields.iter().filter(|(name, _)| *name != "metadata");
@@ -138,7 +136,6 @@ fn merge_beside_entries(
     let mut new = Value::Object(new);
     patch::merge(&mut new, merged);
     let emptied = conform(call, old, &mut new, patch, validation).ok()?;
-    metadata::of(&mut new).insert("managedFields".to_owned(), entries.clone());
     Some((new, emptied))
 }
 
@@ -186,6 +183,7 @@ pub(super) fn conform(
 mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
 
+    use kube_apimachinery::metadata;
     use serde_json::json;
 
     use super::*;
@@ -232,6 +230,7 @@ mod tests {
             let beside = merge_beside_entries(&call, &old, &patch, validation);
             let mut whole = patch.apply(&call.served, &old).unwrap();
             let emptied = conform(&call, &old, &mut whole, &patch, validation);
+            metadata::of(&mut whole).remove("managedFields");
             (beside, emptied.ok().map(|emptied| (whole, emptied)))
         };
         for changes in [
