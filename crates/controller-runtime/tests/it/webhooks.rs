@@ -193,10 +193,7 @@ async fn webhooks_answer_before_caches_are_ready_and_until_reconciles_have_ended
     );
     Builder::managed_by(&manager).for_kind::<Widget>().defaulted().complete(reconcile).unwrap();
     let running = Running::start(manager.clone()).await;
-    controller_runtime::Client::new(env.client(), "test")
-        .create(&crate::support::widget("a", 1))
-        .await
-        .unwrap();
+    Client::new(env.client(), "test").create(&widget("a", 1)).await.unwrap();
     began.notified().await;
     let address = manager.webhook_address().unwrap();
     let mut state = manager.state();
