@@ -282,7 +282,7 @@ impl Development {
                 Event::Reconciled(None) => {}
                 Event::Samples => {
                     self.sample_state.attempt();
-                    self.apply_samples(Choice::Due).await;
+                    self.apply_samples(Choice::Waiting).await;
                 }
                 Event::Key(Key::Quit) => return Ok(()),
                 Event::Key(key) => self.press(key).await,

@@ -1,7 +1,7 @@
 //! Samples: which of them have to be applied, and when they are tried again. Pure, but for [`read`].
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs, io,
     path::{Path, PathBuf},
 };
@@ -29,7 +29,9 @@ pub(super) struct Samples {
     wait_for_build: bool,
     /// Attempts that are left until a webhook must be served.
     attempts: u32,
-    /// Time of the next attempt.
+    /// Files that wait for a webhook.
+    waiting: BTreeSet<PathBuf>,
+    /// Time of the next attempt to apply these.
     again: Option<Instant>,
 }
 
@@ -40,6 +42,8 @@ pub(super) enum Choice {
     All,
     /// Samples that have changed since they were applied, and those that were refused.
     Due,
+    /// Samples that were refused because a webhook was not served yet.
+    Waiting,
 }
 
 impl Samples {
@@ -74,10 +78,14 @@ impl Samples {
     /// Returns the files to apply, in their order. Files that are gone are forgotten, so that they count as new when they come back.
     pub(super) fn to_apply(&mut self, choice: Choice, files: &SampleTexts) -> Vec<PathBuf> {
         self.again = None;
+        let waiting = std::mem::take(&mut self.waiting);
         self.applied.retain(|file, _| files.contains_key(file));
-        let is_due = |file: &PathBuf, text: &Vec<u8>| self.applied.get(file) != Some(text);
-        let chosen = files.iter().filter(|(file, text)| choice == Choice::All || is_due(file, text));
-        chosen.map(|(file, _)| file.clone()).collect()
+        let is_chosen = |(file, text): &(&PathBuf, &Vec<u8>)| match choice {
+            Choice::All => true,
+            Choice::Due => self.applied.get(*file) != Some(*text),
+            Choice::Waiting => waiting.contains(*file),
+        };
+        files.iter().filter(is_chosen).map(|(file, _)| file.clone()).collect()
     }
 
     /// Notes that a file was applied with this text.
@@ -91,6 +99,7 @@ impl Samples {
         if self.attempts == 0 || !failure.message.contains("failed calling webhook") {
             return true;
         }
+        self.waiting.insert(file.to_owned());
         self.again = Some(now + PAUSE);
         false
     }
@@ -143,8 +152,8 @@ pub(super) fn summary(
     let folder = write::relative(samples, project);
     match (choice, files) {
         (Choice::All, _) => format!("{count} from {folder}"),
-        (Choice::Due, [file]) => format!("{count} from {}", write::relative(file, project)),
-        (Choice::Due, files) => format!("{count} from {} files of {folder}", files.len()),
+        (_, [file]) => format!("{count} from {}", write::relative(file, project)),
+        (_, files) => format!("{count} from {} files of {folder}", files.len()),
     }
 }
 
@@ -209,6 +218,21 @@ mod tests {
         samples.operator_started();
         samples.operator_ended();
         assert!(samples.was_refused(file, &calling, now));
+    }
+
+    /// Another sample that was refused is not tried with it: its error would be printed with each attempt.
+    #[test]
+    fn only_samples_that_wait_for_a_webhook_are_tried_again() {
+        let mut samples = Samples::default();
+        samples.operator_started();
+        let files = [("a", "1"), ("b", "1"), ("c", "1")];
+        let refused = [("a", "a: failed calling webhook \"a.example.com\""), ("b", "b: unknown field")];
+        assert_eq!(apply(&mut samples, &files, &refused), ["a", "b", "c"]);
+        assert!(samples.next_attempt().is_some());
+        samples.attempt();
+        assert_eq!(samples.to_apply(Choice::Waiting, &texts(&files)), [PathBuf::from("a")]);
+        assert_eq!(samples.to_apply(Choice::Waiting, &texts(&files)), Vec::<PathBuf>::new());
+        assert_eq!(samples.to_apply(Choice::Due, &texts(&files)), [PathBuf::from("a"), "b".into()]);
     }
 
     #[test]
