@@ -24,6 +24,8 @@ const SUBRESOURCE_LIMIT: usize = 256;
 pub struct MetadataRules {
     /// Syntax of names.
     pub name: NameRule,
+    /// Whether the rules of the kind validate only the generated name, not its prefix.
+    pub any_prefix: bool,
     /// Whether a CustomResourceDefinition defines the kind.
     pub custom: bool,
     /// Whether finalizers are standard ones or qualified by a domain, which is so for most builtin kinds.
@@ -121,7 +123,8 @@ pub fn validate_new_state(
     new: &Value,
     subresource: &str,
 ) -> Vec<FieldError> {
-    let mut errors = validate_alone(MetadataRules { name: NameRule::PathSegment, ..rules }, new);
+    let general = MetadataRules { name: NameRule::PathSegment, any_prefix: false, ..rules };
+    let mut errors = validate_alone(general, new);
     validate_against(old, new, &mut errors);
     let is_compared = match rules.compared {
         Compared::Always => true,
@@ -150,7 +153,8 @@ pub fn validate_new_state(
 fn validate_alone(rules: MetadataRules, object: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let generate = text(object, "generateName");
-    for error in if generate.is_empty() { Vec::new() } else { names::name_prefix(rules.name, generate) } {
+    let is_checked = !generate.is_empty() && !rules.any_prefix;
+    for error in if is_checked { names::name_prefix(rules.name, generate) } else { Vec::new() } {
         errors.push(FieldError::invalid("metadata.generateName", &quote(generate), &error));
     }
     let name = text(object, "name");

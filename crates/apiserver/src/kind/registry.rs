@@ -13,7 +13,8 @@ use kube_apimachinery::cel::ObjectRules;
 use kube_apimachinery::decode;
 use kube_apimachinery::go;
 use kube_apimachinery::go_struct::{self, Message};
-use kube_apimachinery::metadata;
+use kube_apimachinery::managed_fields::Schemas;
+use kube_apimachinery::metadata::{self, MetadataRules};
 use kube_apimachinery::schema::{self, Schema};
 use kube_apimachinery::table;
 use serde_json::Value;
@@ -294,6 +295,20 @@ impl ServedKind {
             self.schema.default_applied(object);
         } else {
             self.conform(object);
+        }
+    }
+
+    /// Returns the rules for the metadata of objects.
+    pub(crate) fn metadata_rules(&self) -> MetadataRules {
+        let (rules, custom) = (self.resource.rules, self.is_custom());
+        MetadataRules {
+            name: rules.name,
+            any_prefix: rules.any_prefix,
+            custom,
+            qualified_finalizers: !custom && !rules.any_finalizer,
+            revalidated: rules.revalidated,
+            compared: rules.compared,
+            revalidated_in: rules.revalidated_in,
         }
     }
 

@@ -150,6 +150,8 @@ pub(crate) struct Rules {
     /// Whether DELETE returns the deleted object rather than a `Status`.
     pub(crate) returns_deleted_object: bool,
     pub(crate) name: NameRule,
+    /// Whether the rules of the kind validate only the generated name, not its prefix.
+    pub(crate) any_prefix: bool,
     /// Whether finalizers of a builtin kind need no domain.
     pub(crate) any_finalizer: bool,
     /// How many times the rules of a builtin kind repeat the validation of the new metadata in an update. Each repetition reports its

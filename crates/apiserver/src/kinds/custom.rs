@@ -35,7 +35,7 @@ impl Strategy for Custom {
         } else {
             errors = with_lists(served, object, None, errors);
         }
-        with_rules(served, object, None, errors, &mut drop)
+        with_rules(served, object, None, "", errors, &mut drop)
     }
 
     /// Warns of added finalizers without a domain.
@@ -104,7 +104,7 @@ impl Strategy for Custom {
         } else if !is_status {
             errors = with_lists(served, new, Some(old), errors);
         }
-        with_rules(served, new, Some(old), errors, warn)
+        with_rules(served, new, Some(old), subresource, errors, warn)
     }
 }
 
@@ -113,11 +113,20 @@ fn with_rules(
     served: &ServedKind,
     object: &Value,
     old: Option<&Value>,
+    subresource: &str,
     mut errors: Vec<FieldError>,
     warn: &mut dyn FnMut(String),
 ) -> Vec<FieldError> {
     let Some(rules) = &served.rules else { return errors };
-    if let Some(note) = ObjectRules::unchecked(&errors) {
+    let of_metadata = || {
+        let rules = served.metadata_rules();
+        match old {
+            None => metadata::validate(rules, object),
+            Some(old) => metadata::validate_new_state(rules, old, object, subresource),
+        }
+    };
+    let note = ObjectRules::unchecked(&errors).or_else(|| ObjectRules::unchecked(&of_metadata()));
+    if let Some(note) = note {
         errors.push(note);
         return errors;
     }

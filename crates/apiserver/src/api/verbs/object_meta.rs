@@ -109,7 +109,7 @@ pub(crate) fn bump_generation(served: &ServedKind, old: &Value, new: &mut Value)
 
 /// Validates the `metadata` of a new object.
 pub(crate) fn validate(served: &ServedKind, object: &Value) -> Vec<FieldError> {
-    metadata::validate(rules(served), object)
+    metadata::validate(served.metadata_rules(), object)
 }
 
 /// Validates the `metadata` of an object's new state.
@@ -119,19 +119,7 @@ pub(crate) fn validate_new_state(
     new: &Value,
     subresource: &str,
 ) -> Vec<FieldError> {
-    metadata::validate_new_state(rules(served), old, new, subresource)
-}
-
-fn rules(served: &ServedKind) -> metadata::MetadataRules {
-    let (rules, custom) = (served.resource.rules, served.is_custom());
-    metadata::MetadataRules {
-        name: rules.name,
-        custom,
-        qualified_finalizers: !custom && !rules.any_finalizer,
-        revalidated: rules.revalidated,
-        compared: rules.compared,
-        revalidated_in: rules.revalidated_in,
-    }
+    metadata::validate_new_state(served.metadata_rules(), old, new, subresource)
 }
 
 #[cfg(test)]

@@ -124,6 +124,7 @@ fn served_version(
             revalidated_in: &[],
             cached: true,
             custom: true,
+            any_prefix: false,
             field_refusal: FieldRefusal::Plain,
         },
     };

@@ -46,6 +46,7 @@ fn custom(group: &str, version: &str, plural: &str, kind: &str) -> Arc<Resource>
             revalidated_in: &[],
             cached: true,
             custom: true,
+            any_prefix: false,
             field_refusal: kube_apimachinery::selector::FieldRefusal::Plain,
         },
     })

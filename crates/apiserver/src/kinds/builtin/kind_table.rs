@@ -84,6 +84,7 @@ const RULES: Rules = Rules {
     create_on_update: false,
     returns_deleted_object: false,
     name: NameRule::Subdomain,
+    any_prefix: false,
     any_finalizer: false,
     revalidated: 1,
     compared: Compared::Always,
@@ -199,7 +200,12 @@ pub(super) static KINDS: &[KindAttributes] = &[
     KindAttributes {
         selectable: || vec![typed("status.replicas", "0")],
         scale_selector: SelectorForm::Labels,
-        ..kind("v1", "replicationcontrollers", SPEC_NAMED_ONCE, &ReplicationController)
+        ..kind(
+            "v1",
+            "replicationcontrollers",
+            Rules { any_prefix: true, ..SPEC_NAMED_ONCE },
+            &ReplicationController,
+        )
     },
     kind("v1", "resourcequotas", Rules { revalidated: 0, ..RETURNED }, &ResourceQuota),
     KindAttributes { selectable: || vec![field("type")], ..kind("v1", "secrets", RULES, &Secret) },
@@ -368,7 +374,12 @@ pub(super) static KINDS: &[KindAttributes] = &[
         Rules { generation: Generation::LabelsOrContents, compared: Compared::Never, ..RULES },
         &EndpointSlice,
     ),
-    kind("resource.k8s.io/v1", "deviceclasses", Rules { returns_deleted_object: true, ..SPEC }, &DeviceClass),
+    kind(
+        "resource.k8s.io/v1",
+        "deviceclasses",
+        Rules { returns_deleted_object: true, any_prefix: true, ..SPEC },
+        &DeviceClass,
+    ),
     kind("resource.k8s.io/v1", "resourceclaims", RETURNED, &ResourceClaim),
     kind("resource.k8s.io/v1", "resourceclaimtemplates", RETURNED, &ResourceClaimTemplate),
     KindAttributes {

@@ -26,10 +26,13 @@ impl BuiltinKind for LimitRange {
         within(range, "spec", |spec| elements(spec, "limits").for_each(default_limit));
     }
 
-    /// Sets a missing name, as kube-apiserver does for no other kind: to a UUID.
+    /// Sets a missing name, as kube-apiserver does for no other kind: to a UUID. It is derived from the UID of the object, and differs from it.
     fn prepare_create(&self, _context: &WriteContext<'_>, range: &mut Value) {
         if metadata::text(range, "name").is_empty() {
-            let name = metadata::text(range, "uid").to_owned();
+            let uid = metadata::text(range, "uid");
+            let (start, node) = uid.rsplit_once('-').unwrap_or(("", uid));
+            // The last part of a UUID is random.
+            let name = format!("{start}-{}", node.chars().rev().collect::<String>());
             metadata::of(range).insert("name".to_owned(), name.into());
         }
     }
