@@ -1,6 +1,7 @@
 //! Go's API structs as messages: their fields with protobuf numbers and JSON names.
 
 mod declared_order;
+mod empty_collections;
 mod internal_struct;
 mod messages;
 mod repeated_fields;
@@ -12,6 +13,7 @@ use std::fmt;
 use std::sync::OnceLock;
 
 pub use declared_order::patched_text;
+pub use empty_collections::EmptyCollections;
 pub use internal_struct::{internal_diff, internal_text};
 pub use messages::{has_kind, message, message_of_kind};
 pub use repeated_fields::merge_repeated;

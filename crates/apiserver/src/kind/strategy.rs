@@ -223,6 +223,11 @@ pub(crate) trait Strategy: fmt::Debug + Send + Sync {
         true
     }
 
+    /// Whether comparisons of two states distinguish empty lists and maps from absent ones, in validation and for the generation.
+    fn compares_empty(&self) -> bool {
+        false
+    }
+
     /// Refuses to delete protected objects.
     fn admit_delete(&self, name: &str) -> Result<(), ApiError> {
         let _ = name;

@@ -166,7 +166,7 @@ impl Admission {
     }
 
     /// Runs the mutating chain: stage 5. If a policy or a webhook changes the object, the plugins run a second time, and then those policies
-    /// and webhooks that ask for it and have not seen the change.
+    /// and webhooks that ask for it and have not seen the change. Returns whether the object was decoded again after the first round.
     ///
     /// # Errors
     /// The error of the first plugin that refuses.
@@ -174,13 +174,14 @@ impl Admission {
         &self,
         attributes: &Attributes<'_>,
         mut object: Option<&mut Value>,
-    ) -> Result<(), ApiError> {
+    ) -> Result<bool, ApiError> {
         let first = self.run_mutating(attributes, object.as_deref_mut(), None).await?;
+        let is_decoded = first.decoded();
         if first.changed() {
             // Boxed, because a second round is rare and its future large.
             Box::pin(self.run_mutating(attributes, object, Some(first))).await?;
         }
-        Ok(())
+        Ok(is_decoded)
     }
 
     /// Runs the mutating plugins. `first` is the first round if this is the second one. Returns the state after the round.
@@ -301,6 +302,11 @@ impl MutatingRound {
     fn changed(&self) -> bool {
         self.policies.as_ref().is_some_and(PolicyRound::changed)
             || self.webhooks.as_ref().is_some_and(Round::changed)
+    }
+
+    /// Whether the object was decoded again after a change by a policy or the patch of a webhook.
+    fn decoded(&self) -> bool {
+        self.changed() || self.webhooks.as_ref().is_some_and(Round::decoded)
     }
 }
 

@@ -1,12 +1,13 @@
 //! POST, and creation by an apply or by a PUT if the object does not exist.
 
 use bytes::Bytes;
-use kube_apimachinery::managed_fields::Emptied;
 use kube_apimachinery::metadata::{self, OwnersFrom};
 use kube_apimachinery::status::{ApiError, FieldError};
 use serde_json::Value;
 
+use super::empty_parts::{self, EmptyParts};
 use super::reply::{self, Reply};
+use super::update::{Ownership, RequestedState};
 use super::{Call, object_meta, update};
 use crate::api::admission::{Attributes, OperationOptions};
 use crate::kind::registry::{CustomKind, ServedKind};
@@ -25,11 +26,11 @@ pub(crate) async fn run(call: &Call, body: &Bytes) -> Result<Reply, ApiError> {
     // Only a POST checks the type of the body before the options.
     Format::of(call.content_type.as_deref())?;
     let options = WriteOptions::read(&call.query, WriteKind::Create)?;
-    let mut object = call.decode(body, options.field_validation)?;
+    let (mut object, empty) = call.decode_tracked(body, options.field_validation)?;
     object_meta::reconcile_namespace(&call.served, &call.path.namespace, &mut object)?;
     update::deduplicate_owners(call, &mut object, OwnersFrom::Request);
-    let created = create(call, object, &options, update::Ownership::Tracked(Emptied::default())).await?;
-    created.reply(call, 201)
+    let wanted = RequestedState { object, ownership: Ownership::Tracked, empty };
+    create(call, wanted, &options).await?.reply(call, 201)
 }
 
 /// A created object, or the result of a dry run.
@@ -50,10 +51,10 @@ impl Created {
 /// Completes, validates and stores a decoded object.
 pub(crate) async fn create(
     call: &Call,
-    mut object: Value,
+    wanted: RequestedState,
     options: &WriteOptions,
-    ownership: update::Ownership,
 ) -> Result<Created, ApiError> {
+    let RequestedState { mut object, ownership, mut empty } = wanted;
     let (served, namespace) = (&call.served, &call.path.namespace);
     let name = metadata::text(&object, "name").to_owned();
     // An early check. `commit` checks the definition again, under the lock of the store.
@@ -66,13 +67,16 @@ pub(crate) async fn create(
         object_meta::wipe(&mut object);
     }
     // Ownership is tracked before plugins and the kind set other fields, which have no owner.
-    if ownership != update::Ownership::Applied {
+    if ownership == Ownership::Tracked {
         // A PUT to `/status` creates an object too; the fields that it does not write have no owner.
         update::track(call, None, &mut object, options, &call.path.subresource).await;
     }
     let (admission, attributes) =
         (&call.context.admission, call.attributes(OperationOptions::Create(options), None));
-    admission.mutate(&attributes.named(&name), Some(&mut object)).await?;
+    if admission.mutate(&attributes.named(&name), Some(&mut object)).await? {
+        // The object was encoded for the webhook or policy, without them, and decoded again.
+        empty = EmptyParts::default();
+    }
     update::deduplicate_owners(call, &mut object, OwnersFrom::Admission);
     if is_posted {
         // A webhook may have set fields that only the server sets.
@@ -100,7 +104,7 @@ pub(crate) async fn create(
             "" => call.cluster.allocate(served, None, &mut candidate, options.dry_run)?,
             _ => None,
         };
-        prepare(call, &mut candidate)?;
+        prepare(call, &mut candidate, &empty)?;
         if !call.path.name.is_empty() {
             // A PUT or PATCH has only been checked for permission of its own verb so far.
             call.authorize("create")?;
@@ -155,7 +159,7 @@ fn has_revision(object: &Value) -> bool {
 }
 
 /// Sets the fields that the kind determines, and validates the object.
-fn prepare(call: &Call, object: &mut Value) -> Result<(), ApiError> {
+fn prepare(call: &Call, object: &mut Value, empty: &EmptyParts) -> Result<(), ApiError> {
     let served = &call.served;
     if served.resource.status
         && served.is_custom()
@@ -174,7 +178,8 @@ fn prepare(call: &Call, object: &mut Value) -> Result<(), ApiError> {
     if is_of_kind {
         errors.extend(object_meta::validate(served, object));
     }
-    errors.extend(served.strategy.validate_create(served, object));
+    let validate = |object: &Value| served.strategy.validate_create(served, object);
+    errors.extend(empty_parts::validate(served, object, &empty.collections, validate));
     if !errors.is_empty() {
         return Err(call.invalid_object(object, metadata::text(object, "name"), errors));
     }

@@ -11,6 +11,7 @@ pub(crate) mod connect;
 mod context;
 pub(crate) mod create;
 pub(crate) mod delete;
+mod empty_parts;
 mod object_conversion;
 
 pub(crate) mod body_type;
@@ -31,7 +32,6 @@ pub(crate) use context::Context;
 use kube_apimachinery::decode;
 use kube_apimachinery::go::quote;
 use kube_apimachinery::go_struct;
-use kube_apimachinery::managed_fields::Emptied;
 use kube_apimachinery::names::{self, NameRule};
 use kube_apimachinery::protobuf;
 use kube_apimachinery::schema::Schema;
@@ -62,6 +62,8 @@ use crate::response::Warnings;
 use crate::state::ClusterState;
 use crate::store::{Key, Past, Store};
 use crate::user::UserInfo;
+
+use empty_parts::EmptyParts;
 
 /// Maximum number of attempts of a write that conflicts with other writes. Each conflict means that another write succeeded.
 pub(crate) const RETRIES: usize = 64;
@@ -184,13 +186,12 @@ impl Call {
         self.decode_tracked(bytes, validation).map(|(object, _)| object)
     }
 
-    /// Like [`decode`](Self::decode), for an update: also returns the lists of the body that count as changed in Go even if JSON shows no
-    /// change.
+    /// Like [`decode`](Self::decode), but also returns the empty lists and maps of the body.
     pub(crate) fn decode_tracked(
         &self,
         bytes: &Bytes,
         validation: FieldValidation,
-    ) -> Result<(Value, Emptied), ApiError> {
+    ) -> Result<(Value, EmptyParts), ApiError> {
         let kind = &self.served.resource.kind;
         let unrecognized = |why: String| {
             let shown = decode::excerpt(bytes);
@@ -236,9 +237,9 @@ impl Call {
             body_type::TypeMismatch::Error(error) => error,
         })?;
         body_type::complete_type(&self.served, &mut object);
-        let emptied = self.conform(&mut object, bytes, decoded.strict, validation)?;
+        let empty = self.conform(&mut object, bytes, decoded.strict, validation)?;
         body_type::check_custom_version(&self.served, &object)?;
-        Ok((object, emptied))
+        Ok((object, empty))
     }
 
     /// Parses JSON. Go decodes a builtin object field by field, so that repeated fields are merged, and parses a custom object as a whole, so
@@ -302,7 +303,7 @@ impl Call {
         bytes: &Bytes,
         mut strict: Vec<String>,
         validation: FieldValidation,
-    ) -> Result<Emptied, ApiError> {
+    ) -> Result<EmptyParts, ApiError> {
         let served = Arc::clone(&self.served);
         // Searched first, because decoding drops nulls from the metadata of custom objects.
         let is_of_kind = served.is_of_kind(object);
@@ -332,11 +333,11 @@ impl Call {
                 self.warn(text);
             }
         }
-        let emptied = Emptied::of(&served.schema, object);
+        let empty = EmptyParts::of(&served, object);
         if is_of_kind {
             served.conform(object);
         }
-        Ok(emptied)
+        Ok(empty)
     }
 
     /// Builds the 400 for a body that does not decode. It names the type of the body, or that of the endpoint if the body has none.

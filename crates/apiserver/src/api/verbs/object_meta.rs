@@ -75,8 +75,9 @@ pub(crate) fn generated_name(call: &Call, object: &Value) -> Option<String> {
     Some(format!("{}{}", &prefix[..end], call.cluster.name_suffix()))
 }
 
-/// Increments the generation if the update changed a field that it counts.
-pub(crate) fn bump_generation(served: &ServedKind, old: &Value, new: &mut Value) {
+/// Increments the generation if the update changed a field that it counts. `compared` is the new state for this comparison, if it differs
+/// from `new`.
+pub(crate) fn bump_generation(served: &ServedKind, old: &Value, compared: Option<&Value>, new: &mut Value) {
     let outside = |object: &Value| {
         let mut rest = object.as_object().cloned().unwrap_or_default();
         for field in ["metadata", "apiVersion", "kind"] {
@@ -87,16 +88,17 @@ pub(crate) fn bump_generation(served: &ServedKind, old: &Value, new: &mut Value)
         }
         rest
     };
+    let now = compared.unwrap_or(new);
     let changed = match served.resource.rules.generation {
         Generation::Never | Generation::Fixed => false,
-        Generation::Spec | Generation::LateSpec => old.get("spec") != new.get("spec"),
+        Generation::Spec | Generation::LateSpec => old.get("spec") != now.get("spec"),
         Generation::SpecOrAnnotations => {
-            old.get("spec") != new.get("spec")
-                || old["metadata"].get("annotations") != new["metadata"].get("annotations")
+            old.get("spec") != now.get("spec")
+                || old["metadata"].get("annotations") != now["metadata"].get("annotations")
         }
-        Generation::OutsideMetadata => outside(old) != outside(new),
+        Generation::OutsideMetadata => outside(old) != outside(now),
         Generation::LabelsOrContents => {
-            outside(old) != outside(new) || old["metadata"].get("labels") != new["metadata"].get("labels")
+            outside(old) != outside(now) || old["metadata"].get("labels") != now["metadata"].get("labels")
         }
     };
     if changed {

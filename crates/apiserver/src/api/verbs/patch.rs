@@ -13,8 +13,9 @@ use kube_apimachinery::patch;
 use kube_apimachinery::status::ApiError;
 use serde_json::{Map, Value};
 
+use super::empty_parts::EmptyParts;
 use super::reply::Reply;
-use super::update::{self, Ownership, UpdateReview};
+use super::update::{self, Ownership, RequestedState, UpdateReview};
 use super::{Call, body_type, object_meta};
 use crate::request::query::{FieldValidation, WriteKind, WriteOptions};
 use crate::request::request_body;
@@ -89,19 +90,19 @@ pub(crate) async fn run(call: &Call, bytes: &Bytes) -> Result<Reply, ApiError> {
     let changed = update::change(call, &options, UpdateReview::Object, |call, old| {
         let patch = patch.as_ref().map_err(Clone::clone)?;
         let validation = options.field_validation;
-        let (mut new, emptied) = match merge_beside_entries(call, old, patch, validation) {
+        let (mut object, empty) = match merge_beside_entries(call, old, patch, validation) {
             Some(patched) => patched,
             None => {
                 let mut new = patch.apply(&call.served, old)?;
                 let package = super::reply::go_package(&call.served.resource.storage.group);
                 check_type(call, &new, patch, Some(package), validation)?;
-                let emptied = conform(call, old, &mut new, patch, validation)?;
-                (new, emptied)
+                let empty = conform(call, old, &mut new, patch, validation)?;
+                (new, empty)
             }
         };
-        object_meta::reconcile_namespace(&call.served, &call.path.namespace, &mut new)?;
-        update::check_name(call, &new)?;
-        Ok((new, Ownership::Tracked(emptied)))
+        object_meta::reconcile_namespace(&call.served, &call.path.namespace, &mut object)?;
+        update::check_name(call, &object)?;
+        Ok(RequestedState { object, ownership: Ownership::Tracked, empty })
     })
     .await?;
     changed.reply(call)
@@ -115,7 +116,7 @@ fn merge_beside_entries(
     old: &Value,
     patch: &Patch,
     validation: FieldValidation,
-) -> Option<(Value, Emptied)> {
+) -> Option<(Value, EmptyParts)> {
     let Patch::Merge(_, merged, _) = patch else { return None };
     let changes = merged.as_object()?;
     let metadata_changes = match changes.get("metadata") {
@@ -135,8 +136,8 @@ fn merge_beside_entries(
     new.insert("metadata".to_owned(), Value::Object(metadata));
     let mut new = Value::Object(new);
     patch::merge(&mut new, merged);
-    let emptied = conform(call, old, &mut new, patch, validation).ok()?;
-    Some((new, emptied))
+    let empty = conform(call, old, &mut new, patch, validation).ok()?;
+    Some((new, empty))
 }
 
 /// Decodes the patched object like an object in a body. Errors are attributed to the patch. `new` is the result of the patch to `old`.
@@ -146,7 +147,7 @@ pub(super) fn conform(
     new: &mut Value,
     patch: &Patch,
     validation: FieldValidation,
-) -> Result<Emptied, ApiError> {
+) -> Result<EmptyParts, ApiError> {
     // Refusals show the object before it was decoded. They are rare, so they apply the patch again instead of a copy for each patch.
     let sent = || patch.apply(&call.served, old).unwrap_or_default();
     body_type::complete_type(&call.served, new);
@@ -172,11 +173,11 @@ pub(super) fn conform(
         return Err(if is_strategic { ApiError::internal(why) } else { refuse(&why) });
     }
     report_strict(call, sent, patch, unknown, validation)?;
-    let emptied = Emptied::of(&served.schema, new);
+    let empty = EmptyParts::of(&served, new);
     if is_of_kind {
         served.conform(new);
     }
-    Ok(emptied)
+    Ok(empty)
 }
 
 #[cfg(test)]
@@ -229,9 +230,9 @@ mod tests {
             let patch = Patch::read(PatchType::Merge, &Bytes::from(changes.to_string()), validation).unwrap();
             let beside = merge_beside_entries(&call, &old, &patch, validation);
             let mut whole = patch.apply(&call.served, &old).unwrap();
-            let emptied = conform(&call, &old, &mut whole, &patch, validation);
+            let empty = conform(&call, &old, &mut whole, &patch, validation);
             metadata::of(&mut whole).remove("managedFields");
-            (beside, emptied.ok().map(|emptied| (whole, emptied)))
+            (beside, empty.ok().map(|empty| (whole, empty)))
         };
         for changes in [
             json!({"data": {"k": "w", "l": "x"}}),

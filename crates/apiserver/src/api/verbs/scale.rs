@@ -12,7 +12,7 @@ use kube_apimachinery::status::{ApiError, FieldError};
 use serde_json::{Value, json};
 
 use super::reply::{self, Reply};
-use super::update::{self, Changed, Ownership, Part, UpdateReview};
+use super::update::{self, Changed, Ownership, Part, RequestedState, UpdateReview};
 use super::{Call, object_meta, patch};
 use crate::api::admission::ObjectKind;
 use crate::kind::resource::{Resource, ScalePaths, SelectorForm};
@@ -135,7 +135,7 @@ async fn apply(call: &Call, bytes: &Bytes, options: &WriteOptions) -> Result<Rep
         }?;
         strict.report(call, options.field_validation)?;
         check_identity(call, &mut scale)?;
-        Ok((scale, Ownership::Applied))
+        Ok(RequestedState::new(scale, Ownership::Applied))
     })
     .await?;
     answer(call, &changed)
@@ -174,7 +174,7 @@ async fn write(
             Writer { manager: &manager, subresource: SUBRESOURCE, api_version: API_VERSION, now: &now };
         managed_fields::track_update(&of_scale.served.schema, Some(&before), &mut scale, &writer, &[]);
         // The ownership of the object follows from that of the scale.
-        Ok((scale, Ownership::Applied))
+        Ok(RequestedState::new(scale, Ownership::Applied))
     })
     .await?;
     answer(call, &changed)

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use kube_apimachinery::go_struct;
-use kube_apimachinery::managed_fields::{self, Emptied, Writer};
+use kube_apimachinery::managed_fields::{self, Writer};
 use kube_apimachinery::metadata::{self, OwnersFrom};
 use kube_apimachinery::status::{ApiError, FieldError};
 use serde_json::Value;
 
+use super::empty_parts::{self, EmptyParts};
 use super::reply::{self, Reply};
 use super::{Call, RETRIES, create, object_meta, require_name};
 use crate::api::admission::{Attributes, ObjectKind, OperationOptions};
@@ -19,11 +20,26 @@ use crate::state::writer;
 use crate::state::{Refused, Reservation};
 use crate::store::{Change, Store, Stored};
 
+/// New state of an object, as a request asks for it.
+pub(crate) struct RequestedState {
+    pub(crate) object: Value,
+    pub(crate) ownership: Ownership,
+    /// Empty lists and maps that the decoder of `object` removed.
+    pub(crate) empty: EmptyParts,
+}
+
+impl RequestedState {
+    /// Returns a state without empty lists and maps.
+    pub(crate) fn new(object: Value, ownership: Ownership) -> Self {
+        Self { object, ownership, empty: EmptyParts::default() }
+    }
+}
+
 /// Ownership of the fields of the new object.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ownership {
-    /// The field manager of this request owns the fields that it changed. It also owns these lists, even if JSON shows no change in them.
-    Tracked(Emptied),
+    /// The field manager of this request owns the fields that it changed, and the lists that [`EmptyParts`] names.
+    Tracked,
     /// `managedFields` is complete: it was computed by server-side apply.
     Applied,
 }
@@ -74,7 +90,7 @@ pub(crate) trait Part: Sync {
 /// Replaces an object by the object in the body.
 pub(crate) async fn run(call: &Call, body: &Bytes) -> Result<Reply, ApiError> {
     let options = WriteOptions::read(&call.query, WriteKind::Update)?;
-    let (mut object, emptied) = call.decode_tracked(body, options.field_validation)?;
+    let (mut object, empty) = call.decode_tracked(body, options.field_validation)?;
     let served = &call.served;
     object_meta::reconcile_namespace(served, &call.path.namespace, &mut object)?;
     check_name(call, &object)?;
@@ -85,12 +101,12 @@ pub(crate) async fn run(call: &Call, body: &Bytes) -> Result<Reply, ApiError> {
     if !exists && creates {
         check_uid(call, &object, &Value::Null)?;
         require_name(&call.path.name)?;
-        let created = create::create(call, object, &options, Ownership::Tracked(emptied)).await?;
-        return created.reply(call, 201);
+        let wanted = RequestedState { object, ownership: Ownership::Tracked, empty };
+        return create::create(call, wanted, &options).await?.reply(call, 201);
     }
     let changed = change(call, &options, UpdateReview::Object, |call, old| {
         check_uid(call, &object, old)?;
-        Ok((object.clone(), Ownership::Tracked(emptied.clone())))
+        Ok(RequestedState { object: object.clone(), ownership: Ownership::Tracked, empty: empty.clone() })
     })
     .await?;
     changed.reply(call)
@@ -146,7 +162,7 @@ pub(crate) async fn change(
     call: &Call,
     options: &WriteOptions,
     reviewed: UpdateReview<'_>,
-    mut transform: impl FnMut(&Call, &Value) -> Result<(Value, Ownership), ApiError>,
+    mut transform: impl FnMut(&Call, &Value) -> Result<RequestedState, ApiError>,
 ) -> Result<Changed, ApiError> {
     let (admission, served) = (&call.context.admission, &call.served);
     let key = call.key();
@@ -158,16 +174,20 @@ pub(crate) async fn change(
         let old = served.value(&shown);
         // A dry run starts from the storage.
         let cached = if options.dry_run { None } else { call.convert_cached(&old).await? };
-        let (mut new, ownership) = call.with_conversions(|| transform(call, &old)).await?;
+        let wanted = call.with_conversions(|| transform(call, &old)).await?;
+        let RequestedState { object: mut new, ownership, mut empty } = wanted;
         // Ownership is tracked before plugins and the kind set other fields, which have no owner.
-        if let Ownership::Tracked(emptied) = &ownership {
+        if ownership == Ownership::Tracked {
             track(call, Some(&old), &mut new, options, &call.path.subresource).await;
-            track_emptied(call, emptied, &mut new, options);
+            track_emptied(call, &empty, &mut new, options);
         }
         let operation = OperationOptions::Update(options);
         match reviewed {
             UpdateReview::Object => {
-                admission.mutate(&call.attributes(operation, Some(&old)), Some(&mut new)).await?;
+                if admission.mutate(&call.attributes(operation, Some(&old)), Some(&mut new)).await? {
+                    // The object was encoded for the webhook or policy, without them, and decoded again.
+                    empty = EmptyParts::default();
+                }
                 deduplicate_owners(call, &mut new, OwnersFrom::Admission);
             }
             UpdateReview::Part(part) => {
@@ -188,7 +208,7 @@ pub(crate) async fn change(
             && admission.asks_validators(&call.attributes(operation, Some(&old)));
         let typed = asks_validators.then(|| new.clone());
         // Addresses and ports of a Service stay reserved until the commit, or the end of a dry run.
-        let _reserved = prepare(call, &old, &mut new, options.dry_run)?;
+        let _reserved = prepare(call, &old, &mut new, empty, options.dry_run)?;
         // Compared with the fields that `prepare` restores.
         managed_fields::keep_times_of_no_op(&old, &mut new);
         match reviewed {
@@ -287,6 +307,7 @@ fn prepare<'a>(
     call: &'a Call,
     old: &Value,
     new: &mut Value,
+    mut empty: EmptyParts,
     dry_run: bool,
 ) -> Result<Option<Reservation<'a>>, ApiError> {
     let (served, path) = (&call.served, &call.path);
@@ -296,17 +317,21 @@ fn prepare<'a>(
     metadata::of(new).insert("resourceVersion".to_owned(), metadata::text(old, "resourceVersion").into());
     metadata::restore(old, new);
     isolate(served, subresource, old, new);
+    empty.collections.retain(|name| !is_restored(served, subresource, name));
     let reserved =
         if subresource.is_empty() { call.cluster.allocate(served, Some(old), new, dry_run)? } else { None };
     served.strategy.prepare_update(served, &call.write_context(), old, new, subresource);
     // A binding does not change the generation of its pod.
     if !["status", "binding"].contains(&subresource) {
-        object_meta::bump_generation(served, old, new);
+        let compared = empty_parts::compared(served, new, &empty.collections);
+        object_meta::bump_generation(served, old, compared.as_ref(), new);
     }
     let mut errors = object_meta::validate_new_state(served, old, new, subresource);
     // Unlike other warnings, these are also in the response of a refused update.
-    let mut warn = |warning| call.warn(warning);
-    errors.extend(served.strategy.validate_change(served, old, new, subresource, &mut warn));
+    let mut warn = |warning: String| call.warn(warning);
+    errors.extend(empty_parts::validate(served, new, &empty.collections, |new| {
+        served.strategy.validate_change(served, old, new, subresource, &mut warn)
+    }));
     if !errors.is_empty() {
         return Err(call.invalid_object(new, &path.name, errors));
     }
@@ -318,22 +343,26 @@ fn prepare<'a>(
 
 /// Restores the parts that the endpoint does not write.
 fn isolate(served: &ServedKind, subresource: &str, old: &Value, new: &mut Value) {
-    let keep = |name: &str| match subresource {
-        "" => served.resource.status && name == "status",
-        // A custom object keeps its type, whatever the body says.
-        "status" if ["apiVersion", "kind"].contains(&name) => served.is_custom(),
-        "status" => !["status", "metadata", "apiVersion"].contains(&name),
-        _ => false,
-    };
     let Some(fields) = new.as_object_mut() else { return };
-    fields.retain(|name, _| !keep(name));
+    fields.retain(|name, _| !is_restored(served, subresource, name));
     for (name, value) in old.as_object().into_iter().flatten() {
-        if keep(name) {
+        if is_restored(served, subresource, name) {
             fields.insert(name.clone(), value.clone());
         }
     }
     if subresource == "status" {
         keep_metadata(served, old, new);
+    }
+}
+
+/// Whether the endpoint does not write the field `name` of the object.
+fn is_restored(served: &ServedKind, subresource: &str, name: &str) -> bool {
+    match subresource {
+        "" => served.resource.status && name == "status",
+        // A custom object keeps its type, whatever the body says.
+        "status" if ["apiVersion", "kind"].contains(&name) => served.is_custom(),
+        "status" => !["status", "metadata", "apiVersion"].contains(&name),
+        _ => false,
     }
 }
 
@@ -369,15 +398,15 @@ pub(crate) async fn track(
     }
 }
 
-/// Makes the manager of this request the owner of the lists in `emptied`, even if JSON shows no change in them.
-fn track_emptied(call: &Call, emptied: &Emptied, new: &mut Value, options: &WriteOptions) {
+/// Makes the manager of this request the owner of lists in which JSON shows no change, but Go does.
+fn track_emptied(call: &Call, empty: &EmptyParts, new: &mut Value, options: &WriteOptions) {
     let (served, subresource) = (&call.served, call.path.subresource.as_str());
     if !served.strategy.tracks_fields() {
         return;
     }
     let (manager, now) = (call.manager(options), call.cluster.clock.now_seconds());
     let writer = Writer { manager: &manager, subresource, api_version: &served.kind.api_version, now: &now };
-    emptied.track(new, &writer, served.reset_fields(subresource));
+    empty.owned.track(new, &writer, served.reset_fields(subresource));
 }
 
 impl Call {

@@ -155,6 +155,11 @@ pub(super) trait BuiltinKind: fmt::Debug + Send + Sync {
         true
     }
 
+    /// Whether an empty list or map differs from an absent one in comparisons of two states: kube-apiserver uses `reflect.DeepEqual`.
+    fn compares_empty(&self) -> bool {
+        false
+    }
+
     /// Returns the grace period of a deletion in seconds; `None` for kinds without one.
     fn grace_period(&self, object: &Value, asked: Option<i64>) -> Option<i64> {
         let _ = (object, asked);
@@ -317,6 +322,10 @@ impl<K: BuiltinKind> Strategy for K {
 
     fn tracks_fields(&self) -> bool {
         BuiltinKind::tracks_fields(self)
+    }
+
+    fn compares_empty(&self) -> bool {
+        BuiltinKind::compares_empty(self)
     }
 
     fn grace_period(&self, _served: &ServedKind, object: &Value, asked: Option<i64>) -> Option<i64> {

@@ -18,6 +18,10 @@ impl BuiltinKind for ConfigMap {
         errors.extend(validate(new));
         errors
     }
+
+    fn compares_empty(&self) -> bool {
+        true
+    }
 }
 
 /// Validates keys and size of the data.

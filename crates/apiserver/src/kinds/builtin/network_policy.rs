@@ -37,6 +37,10 @@ impl BuiltinKind for NetworkPolicy {
         validate(&new["spec"], &known)
     }
 
+    fn compares_empty(&self) -> bool {
+        true
+    }
+
     fn warnings(&self, _resource: &Resource, policy: &Value, _old: Option<&Value>) -> Vec<String> {
         let mut warnings = Vec::new();
         for (direction, peers) in DIRECTIONS {

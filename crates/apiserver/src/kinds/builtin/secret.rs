@@ -48,6 +48,10 @@ impl BuiltinKind for Secret {
         errors
     }
 
+    fn compares_empty(&self) -> bool {
+        true
+    }
+
     fn warnings(&self, _resource: &Resource, secret: &Value, _old: Option<&Value>) -> Vec<String> {
         if text(secret, "type") != "kubernetes.io/tls" {
             return Vec::new();

@@ -26,6 +26,10 @@ impl BuiltinKind for VolumeAttributesClass {
         }
         errors
     }
+
+    fn compares_empty(&self) -> bool {
+        true
+    }
 }
 
 #[cfg(test)]

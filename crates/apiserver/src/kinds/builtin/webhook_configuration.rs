@@ -32,6 +32,10 @@ impl BuiltinKind for WebhookConfiguration {
     fn validate(&self, _resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
         validate(new, old)
     }
+
+    fn compares_empty(&self) -> bool {
+        true
+    }
 }
 
 impl WebhookConfiguration {

@@ -29,6 +29,8 @@ pub(in crate::api::admission) struct Round {
     webhooks: Webhooks,
     /// Whether a webhook changed the object, so that a second round follows.
     changed: bool,
+    /// Whether the object was decoded again after a patch, even if the patch changed nothing.
+    decoded: bool,
     /// Whether a second round follows in any case.
     second_follows: bool,
     /// Called webhooks with `reinvocationPolicy: IfNeeded`, by their place. They are called again if the object changes.
@@ -43,6 +45,11 @@ impl Round {
     /// Whether a webhook changed the object, so that the plugins of the server and a second round must follow.
     pub(in crate::api::admission) fn changed(&self) -> bool {
         self.changed
+    }
+
+    /// Whether the object was decoded again after the patch of a webhook.
+    pub(in crate::api::admission) fn decoded(&self) -> bool {
+        self.decoded
     }
 
     /// Schedules the webhooks that were called before a change for the second round.
@@ -82,6 +89,7 @@ impl MutatingWebhooks {
         let mut round = Round {
             webhooks,
             changed: false,
+            decoded: false,
             second_follows,
             called: Vec::new(),
             again: Vec::new(),
@@ -135,7 +143,8 @@ impl MutatingWebhooks {
                 round.called.push(place);
             }
         }
-        let (mut object, changed) = review.finish().await?;
+        let Reviewed { mut object, changed, decoded } = review.finish().await?;
+        round.decoded |= decoded;
         if changed
             && let (Some(owners), Some(object)) = (owners, object.as_deref_mut())
             && let Some(warning) = restore_managed_fields(&owners, object)
@@ -162,6 +171,16 @@ struct ReviewedState<'a> {
     last: Option<Versioned>,
     /// Whether a webhook changed the object.
     changed: bool,
+    /// Whether the object was decoded again after a patch.
+    decoded: bool,
+}
+
+/// The object of a request after the review.
+struct Reviewed<'a> {
+    /// The object in the version of the request.
+    object: Option<&'a mut Value>,
+    changed: bool,
+    decoded: bool,
 }
 
 /// The objects of a request in one version.
@@ -176,7 +195,7 @@ struct Versioned {
 
 impl<'a> ReviewedState<'a> {
     fn new(attributes: &'a Attributes<'a>, requested: Option<&'a mut Value>) -> Self {
-        Self { attributes, requested, last: None, changed: false }
+        Self { attributes, requested, last: None, changed: false, decoded: false }
     }
 
     /// Returns the object in the version in which it is.
@@ -270,13 +289,14 @@ impl<'a> ReviewedState<'a> {
         if let Some(requested) = self.requested.as_deref_mut() {
             *requested = object;
         }
+        self.decoded = true;
         Ok(())
     }
 
-    /// Returns the object in the version of the request, and whether a webhook has changed it.
-    async fn finish(mut self) -> Result<(Option<&'a mut Value>, bool), ApiError> {
+    /// Returns the object in the version of the request.
+    async fn finish(mut self) -> Result<Reviewed<'a>, ApiError> {
         self.restore().await?;
-        Ok((self.requested, self.changed))
+        Ok(Reviewed { object: self.requested, changed: self.changed, decoded: self.decoded })
     }
 }
 

@@ -7,7 +7,7 @@ use kube_apimachinery::status::{ApiError, FieldError};
 use serde_json::{Value, json};
 
 use super::super::reply::Reply;
-use super::super::update::{self, Ownership, UpdateReview};
+use super::super::update::{self, Ownership, RequestedState, UpdateReview};
 use super::super::{Call, object_meta, require_name};
 use crate::api::admission::{Attributes, ObjectKind, OperationOptions};
 use crate::request::path::ResourcePath;
@@ -69,7 +69,7 @@ fn check_target(target: &Value) -> Result<(), ApiError> {
 }
 
 /// Returns the pod with its node set.
-fn bind(call: &Call, pod: &Value, binding: &Value) -> Result<(Value, Ownership), ApiError> {
+fn bind(call: &Call, pod: &Value, binding: &Value) -> Result<RequestedState, ApiError> {
     let name = call.path.name.clone();
     let refuse = |why: String| Err(ApiError::conflict("", "pods/binding", &name, &why));
     for (name, field) in [("UID", "uid"), ("ResourceVersion", "resourceVersion")] {
@@ -103,7 +103,7 @@ fn bind(call: &Call, pod: &Value, binding: &Value) -> Result<(Value, Ownership),
     }
     schedule(&mut bound["status"], &call.cluster.clock.now_seconds());
     // The client of a binding does not become the owner of the fields that the binding sets.
-    Ok((bound, Ownership::Applied))
+    Ok(RequestedState::new(bound, Ownership::Applied))
 }
 
 /// Sets the condition `PodScheduled`.

@@ -8,8 +8,9 @@ use kube_apimachinery::status::ApiError;
 use kube_apimachinery::yaml;
 use serde_json::{Value, json};
 
+use crate::api::verbs::empty_parts::EmptyParts;
 use crate::api::verbs::reply::Reply;
-use crate::api::verbs::update::{self, Ownership, UpdateReview};
+use crate::api::verbs::update::{self, Ownership, RequestedState, UpdateReview};
 use crate::api::verbs::{Call, RETRIES, create, object_meta, require_name};
 use crate::request::query::{FieldValidation, WriteOptions};
 
@@ -26,12 +27,13 @@ pub(super) async fn apply(call: &Call, bytes: &Bytes, options: &WriteOptions) ->
         let outcome = if exists {
             let changed = update::change(call, options, UpdateReview::Object, |call, old| {
                 let (applied, strict) = configuration.as_ref().map_err(Clone::clone)?;
-                let mut new = merge(call, Some(old), applied, &manager, on_conflict)?;
-                check_conversion(call, applied, &new)?;
+                let mut object = merge(call, Some(old), applied, &manager, on_conflict)?;
+                check_conversion(call, applied, &object)?;
                 strict.report(call, options.field_validation)?;
-                check_place(call, &mut new)?;
-                call.served.conform_applied(&mut new);
-                Ok((new, Ownership::Applied))
+                check_place(call, &mut object)?;
+                let empty = EmptyParts::of(&call.served, &object);
+                call.served.conform_applied(&mut object);
+                Ok(RequestedState { object, ownership: Ownership::Applied, empty })
             })
             .await;
             changed.and_then(|changed| changed.reply(call))
@@ -73,8 +75,10 @@ async fn create_applied(
         )));
     }
     check_place(call, &mut object)?;
+    let empty = EmptyParts::of(&call.served, &object);
     call.served.conform_applied(&mut object);
-    create::create(call, object, options, Ownership::Applied).await?.reply(call, 201)
+    let wanted = RequestedState { object, ownership: Ownership::Applied, empty };
+    create::create(call, wanted, options).await?.reply(call, 201)
 }
 
 /// Checks that the result of an apply can be converted to Go's internal type.
