@@ -4,6 +4,7 @@ mod book;
 mod columns;
 mod data;
 mod go;
+mod go_types;
 mod internal_structs;
 mod links;
 mod roles;
@@ -20,8 +21,8 @@ const USAGE: &str = "usage: cargo xtask data --from DIR --go MODULES
          k8s.io/{api,apimachinery,apiextensions-apiserver,kube-aggregator} of the same version in MODULES
   roles  write crates/apiserver/data/roles.txt from DIR, the folder plugin/pkg/auth/authorizer/rbac/bootstrappolicy/testdata of the
          Go module k8s.io/kubernetes
-  structs  write crates/apimachinery/data/internal-structs.txt from the folders of the Go modules k8s.io/{kubernetes,api,apimachinery} of
-         the same version in MODULES
+  structs  write crates/apimachinery/data/{internal-structs,go-types}.txt from the folders of the Go modules
+         k8s.io/{kubernetes,api,apimachinery,apiextensions-apiserver,kube-aggregator} of the same version in MODULES
   book   change links of the book, which mdBook passes on standard input
   links  check the links of the built book in DIR";
 
@@ -36,7 +37,12 @@ fn main() -> ExitCode {
         ["book", "supports", _] => return ExitCode::SUCCESS,
         ["book"] => book::preprocess(),
         ["links", folder] => links::check(folder.as_ref()),
-        ["structs", "--go", modules] => internal_structs::write(modules.as_ref(), &data::target()),
+        ["structs", "--go", modules] => {
+            internal_structs::write(modules.as_ref(), &data::target()).and_then(|first| {
+                let second = go_types::write(modules.as_ref(), &data::target())?;
+                Ok(format!("{first}\n{second}"))
+            })
+        }
         ["roles", "--from", from] => roles::write(from.as_ref(), &data::target()),
         _ => {
             eprintln!("{USAGE}");

@@ -6,6 +6,7 @@ use std::slice;
 use serde_json::{Map, Number, Value};
 
 use super::Cursor;
+use super::go_types::GoPlace;
 use super::node::{JsonType, ValueKind};
 use crate::decode;
 use crate::go::Layout;
@@ -28,7 +29,7 @@ pub(super) fn metadata_error(schema: Cursor<'_>, metadata: &Value) -> Option<Str
 /// Searches for the first mismatch. Go names the struct that contains the field, and the field's path without indexes.
 struct Decoder<'a> {
     owner: &'a str,
-    path: Vec<&'a str>,
+    path: Vec<GoPlace<'a>>,
     /// Text of the request, from which messages quote numbers.
     sent: &'a [u8],
     /// First mismatch of a type that Go decodes by default. Decoding continues after such a mismatch.
@@ -88,7 +89,7 @@ impl<'a> Decoder<'a> {
             (JsonType::Integer, Value::Number(number)) => {
                 let bits = if schema.node.format.as_deref() == Some("int32") { 32 } else { 64 };
                 if !fits(number, bits) {
-                    self.note(self.mismatch(&go_type(schema), &self.quoted(number)));
+                    self.note(self.mismatch(&self.expected(schema), &self.quoted(number)));
                 }
             }
             (JsonType::Object, Value::Object(fields)) => {
@@ -103,12 +104,14 @@ impl<'a> Decoder<'a> {
             }
             (JsonType::Array, Value::Array(items)) => {
                 let Some(schema) = schema.items() else { return Ok(()) };
+                self.enter();
                 for item in items {
                     self.check(schema, item)?;
                 }
+                self.leave();
             }
             _ => {
-                let why = self.mismatch(&go_type(schema), go::json_type(value));
+                let why = self.mismatch(&self.expected(schema), go::json_type(value));
                 // Times have a decoder of their own.
                 if is_time() {
                     return Err(Refusal(why));
@@ -121,12 +124,35 @@ impl<'a> Decoder<'a> {
 
     fn field(&mut self, schema: Cursor<'a>, name: &'a str, value: &'a Value) -> Result<(), Refusal> {
         if let Some(property) = schema.property(name) {
-            self.path.push(name);
+            self.path.push(GoPlace { definition: schema.definition_name(), field: name, depth: 0 });
             self.check(property, value)?;
             self.path.pop();
             return Ok(());
         }
-        schema.additional().map_or(Ok(()), |schema| self.check(schema, value))
+        let Some(schema) = schema.additional() else { return Ok(()) };
+        self.enter();
+        self.check(schema, value)?;
+        self.leave();
+        Ok(())
+    }
+
+    /// Goes to the elements of a list or map.
+    fn enter(&mut self) {
+        if let Some(place) = self.path.last_mut() {
+            place.depth += 1;
+        }
+    }
+
+    fn leave(&mut self) {
+        if let Some(place) = self.path.last_mut() {
+            place.depth -= 1;
+        }
+    }
+
+    /// Returns the name of the type that a value of this schema has at this place.
+    fn expected(&self, schema: Cursor<'_>) -> String {
+        let named = self.path.last().and_then(GoPlace::type_name);
+        named.map_or_else(|| go_type(schema), str::to_owned)
     }
 
     /// Checks a value that is a schema or something else. These types have decoders of their own, whose first error ends the decoding.
@@ -188,10 +214,12 @@ impl<'a> Decoder<'a> {
         if self.path.is_empty() {
             return format!("json: cannot unmarshal {found} into Go value of type {expected}");
         }
+        let path: Vec<&str> =
+            self.path.iter().flat_map(|place| place.embedded().into_iter().chain([place.field])).collect();
         format!(
             "json: cannot unmarshal {found} into Go struct field {}.{} of type {expected}",
             self.owner,
-            self.path.join(".")
+            path.join(".")
         )
     }
 }

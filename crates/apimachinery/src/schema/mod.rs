@@ -10,6 +10,7 @@ mod builtin;
 mod default;
 mod embedded;
 mod go_decoding;
+mod go_types;
 mod node;
 mod object_meta;
 pub(crate) mod pattern;

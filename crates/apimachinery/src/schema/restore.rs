@@ -6,6 +6,7 @@
 use serde_json::{Number, Value};
 
 use super::go_decoding::{fits, go_type, illegal_base64, layout, quantity_refusal};
+use super::go_types::GoPlace;
 use super::{Cursor, JsonType, ValueKind};
 use crate::go;
 
@@ -14,6 +15,11 @@ use crate::go;
 /// # Errors
 /// Go's message for the first value that does not fit its type.
 pub(super) fn restore(schema: Cursor<'_>, value: &mut Value) -> Result<(), String> {
+    restore_at(schema, value, GoPlace { definition: None, field: "", depth: 0 })
+}
+
+fn restore_at(schema: Cursor<'_>, value: &mut Value, place: GoPlace<'_>) -> Result<(), String> {
+    let element = GoPlace { depth: place.depth + 1, ..place };
     let expected = match schema.kind() {
         ValueKind::Of(expected) => expected,
         ValueKind::IntOrString if schema.format() == Some("int-or-string") => return int_or_string(value),
@@ -23,12 +29,18 @@ pub(super) fn restore(schema: Cursor<'_>, value: &mut Value) -> Result<(), Strin
     match (expected, &mut *value) {
         (_, Value::Null) => Ok(()),
         (JsonType::Object, Value::Object(fields)) => fields.iter_mut().try_for_each(|(name, value)| {
-            let schema = schema.property(name).or_else(|| schema.additional());
-            schema.map_or(Ok(()), |schema| restore(schema, value))
+            match (schema.property(name), schema.additional()) {
+                (Some(property), _) => {
+                    let definition = schema.definition_name();
+                    restore_at(property, value, GoPlace { definition, field: name, depth: 0 })
+                }
+                (None, Some(schema)) => restore_at(schema, value, element),
+                (None, None) => Ok(()),
+            }
         }),
         (JsonType::Array, Value::Array(items)) => {
             let Some(schema) = schema.items() else { return Ok(()) };
-            items.iter_mut().try_for_each(|item| restore(schema, item))
+            items.iter_mut().try_for_each(|item| restore_at(schema, item, element))
         }
         (JsonType::String, Value::String(text)) if schema.format() == Some("date-time") => {
             go::time(text, layout(schema)).map(drop)
@@ -50,7 +62,7 @@ pub(super) fn restore(schema: Cursor<'_>, value: &mut Value) -> Result<(), Strin
         (JsonType::String, _) if schema.format().is_some() => Ok(()),
         // Go could convert an integer to a text of one character, so it has a message of its own.
         (JsonType::String, Value::Number(number)) if !number.is_f64() => {
-            Err("cannot convert int64 to string".to_owned())
+            Err(format!("cannot convert int64 to {}", place.type_name().unwrap_or("string")))
         }
         (JsonType::Boolean | JsonType::String | JsonType::Number | JsonType::Integer, _) => {
             Err(format!("unrecognized type: {}", go_type(schema)))

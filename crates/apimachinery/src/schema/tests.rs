@@ -322,6 +322,25 @@ fn builtin_values_must_have_the_types_of_go() {
         deployment(json!({"replicas": replicas}), Some(&why));
     }
     check("v1", "Pod", json!({"metadata": {"generation": 9_999_999_999_i64}}), None);
+    // Names of text types, and of embedded structs.
+    let pod = |spec: Value, why: &str| {
+        let why = format!("json: cannot unmarshal number into Go struct field {why}");
+        check("v1", "Pod", json!({"spec": spec}), Some(&why));
+    };
+    pod(json!({"restartPolicy": 1}), "PodSpec.spec.restartPolicy of type v1.RestartPolicy");
+    pod(
+        json!({"volumes": [{"emptyDir": 1}]}),
+        "Volume.spec.volumes.VolumeSource.emptyDir of type v1.EmptyDirVolumeSource",
+    );
+    pod(
+        json!({"volumes": [{"ephemeral": {"volumeClaimTemplate": {"spec": {"accessModes": [1]}}}}]}),
+        "PersistentVolumeClaimSpec.spec.volumes.VolumeSource.ephemeral.volumeClaimTemplate.spec.accessModes of type \
+         v1.PersistentVolumeAccessMode",
+    );
+    pod(
+        json!({"ephemeralContainers": [{"command": 1}]}),
+        "EphemeralContainer.spec.ephemeralContainers.EphemeralContainerCommon.command of type []string",
+    );
 
     let surge = |surge: Value| json!({"strategy": {"rollingUpdate": {"maxSurge": surge}}});
     for good in [json!(1), json!("25%"), json!(null), json!("anything")] {
