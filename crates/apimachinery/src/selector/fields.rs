@@ -103,6 +103,12 @@ impl FieldSelector {
         self.terms.iter().all(|term| term.index.is_none())
     }
 
+    /// Returns the value that a field must equal, if the selector has such a term.
+    #[must_use]
+    pub fn required(&self, label: &str) -> Option<&str> {
+        self.terms.iter().find(|term| term.equal && term.label == label).map(|term| &*term.value)
+    }
+
     /// Whether the other terms match an object whose selectable fields have these [`values`].
     #[must_use]
     pub fn matches_values(&self, values: &[String]) -> bool {

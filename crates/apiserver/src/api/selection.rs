@@ -68,6 +68,11 @@ impl Selection {
         self.labels.is_empty() && self.fields.is_about_key()
     }
 
+    /// Returns the value that a field must equal, if a field selector says so.
+    pub(crate) fn required(&self, field: &str) -> Option<&str> {
+        self.fields.required(field)
+    }
+
     fn matches_traits(&self, traits: &Traits) -> bool {
         self.labels.matches_map(&traits.labels) && self.fields.matches_values(&traits.fields)
     }

@@ -33,9 +33,9 @@ pub(crate) async fn run(call: &Call, bytes: &Bytes) -> Result<Reply, ApiError> {
 
 /// Deletes the objects of a list with these options, one at a time. Returns the list as it was before.
 pub(crate) async fn run_collection(call: &Call, bytes: &Bytes) -> Result<Reply, ApiError> {
-    let options = read_options(call, bytes)?;
     let listed = ListOptions::of_list(&call.query)?;
     let selection = Selection::parse(&call.served, &call.path.name, &listed)?;
+    let options = read_options(call, bytes)?;
     warn_of_orphans(call, &options);
     let page = read::ListPage::read(call, &listed)?.converted(call, &listed, &selection).await?;
     let (mut items, meta) = page.select(call, &listed, selection).await;

@@ -134,9 +134,7 @@ impl ListPage {
         let stored = self.snapshot.clone();
         let mut rest = stored.range(&call.path.namespace, self.start.as_ref());
         let mut turns = Turns::default();
-        // With selectors, the first match after a full page is converted too, because it decides whether there is another page.
-        let mut left =
-            limit.map(|limit| if selection.is_about_key() { limit } else { limit.saturating_add(1) });
+        let mut left = limit;
         while left != Some(0) {
             let most = match left {
                 None => MAX_CONVERTED,
@@ -175,7 +173,7 @@ impl ListPage {
         let mut meta = ListMeta { revision, continue_token: None, remaining: None };
         let mut held = Vec::new();
         let mut next = None;
-        let (mut selected, mut last, mut more) = (0, None, false);
+        let (mut selected, mut last) = (0, None);
         let mut rest = self.snapshot.range(&call.path.namespace, self.start.as_ref());
         let mut turns = Turns::default();
         for (key, stored) in rest.by_ref() {
@@ -185,10 +183,6 @@ impl ListPage {
             }
             if !selection.matches(&call.served, key, stored) {
                 continue;
-            }
-            if Some(selected) == limit {
-                more = true;
-                break;
             }
             if held.len() < items::MAX_HELD {
                 held.push((key.clone(), Arc::clone(stored)));
@@ -200,8 +194,11 @@ impl ListPage {
             }
             selected += 1;
             last = Some(key);
+            if Some(selected) == limit {
+                break;
+            }
         }
-        if more {
+        if Some(selected) == limit && self.has_more(call, &selection, &mut rest) {
             meta.continue_token = last.map(|last| encode_token(&call.path.namespace, last, revision));
             // As in kube-apiserver, lists with selectors have no number: their remaining objects are not evaluated.
             meta.remaining = selection.is_everything().then(|| rest.count() + 1);
@@ -215,6 +212,32 @@ impl ListPage {
             left: limit.map_or(usize::MAX, |_| selected - items::MAX_HELD),
         });
         (Items::new(held, walk), meta)
+    }
+
+    /// Whether a full page has a token. As in kube-apiserver, any further object of the collection counts, whether it matches or not, unless
+    /// the selectors lead to one object by its name, or to the pods of a node by an index.
+    fn has_more<'a>(
+        &self,
+        call: &Call,
+        selection: &Selection,
+        rest: &mut impl Iterator<Item = (&'a Key, &'a Arc<Stored>)>,
+    ) -> bool {
+        let resource = &call.served.resource;
+        let is_first = self.start.is_none();
+        let has_key = !resource.namespaced || !call.path.namespace.is_empty();
+        if is_first && has_key && selection.required("metadata.name").is_some() {
+            return false;
+        }
+        let is_of_kind = resource.group.is_empty() && resource.plural == "pods";
+        match selection.required("spec.nodeName").filter(|_| is_first && is_of_kind) {
+            Some(node) => {
+                let indexed = |stored: &Stored| {
+                    call.served.value(stored)["spec"]["nodeName"].as_str().unwrap_or_default() == node
+                };
+                rest.any(|(_, stored)| indexed(stored))
+            }
+            None => rest.next().is_some(),
+        }
     }
 }
 
@@ -310,6 +333,33 @@ mod tests {
             assert_eq!(token.revision, Some(7));
             assert_eq!(token.start.as_str(), format!("{}\0", key.as_str()));
         }
+    }
+
+    /// Observed with kube-apiserver v1.36.3.
+    #[tokio::test]
+    async fn a_full_page_has_a_token_if_any_object_follows() {
+        const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+        let server = crate::testing::server();
+        for (name, label) in [("a", "x"), ("b", "y"), ("c", "z")] {
+            let map = json!({"metadata": {"name": name, "labels": {"l": label}}});
+            crate::testing::create(&server, MAPS, &map).unwrap();
+        }
+        let meta = async |query: &str| {
+            let mut call = crate::testing::call(&server, MAPS);
+            call.query = crate::request::query::Query::parse(query);
+            let options = ListOptions::of_list(&call.query).unwrap();
+            let selection = Selection::parse(&call.served, "", &options).unwrap();
+            let page = ListPage::read(&call, &options).unwrap();
+            let (_, meta) = page.select(&call, &options, selection).await;
+            (meta.continue_token.is_some(), meta.remaining)
+        };
+        assert_eq!(meta("limit=1").await, (true, Some(2)));
+        assert_eq!(meta("limit=3").await, (false, None));
+        assert_eq!(meta("limit=1&labelSelector=l%3Dx").await, (true, None));
+        assert_eq!(meta("limit=1&labelSelector=l%3Dz").await, (false, None));
+        assert_eq!(meta("limit=1&fieldSelector=metadata.name!%3Db").await, (true, None));
+        // A name leads to one object without a list.
+        assert_eq!(meta("limit=1&fieldSelector=metadata.name%3Da").await, (false, None));
     }
 
     #[test]
