@@ -221,11 +221,15 @@ impl Attempt<'_> {
                 let own = managers.get(&self.id).map(|owned| &owned.set);
                 prune(ty, merged, &last.set, own, &managers)
             }
-            Some(last) if !last.set.is_empty() => prune_across(self.schemas, &merged, last, &managers)?,
+            // Fields of an unknown version stay.
+            Some(last) if !last.set.is_empty() && self.schemas.knows(&last.api_version) => {
+                prune_across(self.schemas, &merged, last, &managers)?
+            }
             _ => merged,
         };
 
         let version = self.writer.api_version;
+        self.schemas.drop_unknown(&mut managers, &self.id);
         let comparisons = Comparisons::new(self.schemas, self.base, &new, &managers, version, self.reset)?;
         // Each changed field that another manager owns is a conflict.
         let changed = comparisons.own.changed();

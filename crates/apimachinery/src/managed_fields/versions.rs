@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::compare::{Comparison, compare};
-use super::managers::Managers;
+use super::managers::{Id, Managers, Owned};
 use super::schema_check::check;
 use super::typed::Ty;
 use crate::schema::Schema;
@@ -24,6 +24,12 @@ pub struct Schemas<'a> {
 pub trait Versions: Sync {
     /// Returns the schema of a version, such as `example.com/v1`; `None` if the kind has no such version.
     fn schema(&self, api_version: &str) -> Option<&Schema>;
+
+    /// Whether the kind has a version. Entries in other versions are dropped by the next write.
+    fn knows(&self, api_version: &str) -> bool {
+        let _ = api_version;
+        true
+    }
 
     /// Returns an object in another version. The object has no `managedFields`.
     ///
@@ -47,6 +53,24 @@ impl<'a> Schemas<'a> {
     pub(super) fn ty_in(self, api_version: &str) -> Ty<'a> {
         let other = self.others.and_then(|others| others.schema(api_version));
         other.map_or_else(|| self.ty(), |schema| Ty::Schema(schema.root()))
+    }
+
+    /// Whether the kind has a version.
+    pub(super) fn knows(self, api_version: &str) -> bool {
+        self.others.is_none_or(|others| others.knows(api_version))
+    }
+
+    /// Drops the entries of other managers than `own` in versions that the kind does not have.
+    pub(super) fn drop_unknown(self, managers: &mut Managers, own: &Id) {
+        let unknown = |owned: &Owned| !self.knows(&owned.api_version);
+        let unknown: Vec<Id> = managers
+            .iter()
+            .filter(|(id, owned)| *id != own && unknown(owned))
+            .map(|(id, _)| id.clone())
+            .collect();
+        for id in unknown {
+            managers.remove(&id);
+        }
     }
 
     /// Returns an object in another version.

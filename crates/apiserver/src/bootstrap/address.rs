@@ -55,8 +55,15 @@ fn service(cluster_ip: Ipv4Addr, address: SocketAddr) -> Value {
 
 /// The ServiceCIDR of the range of cluster IPs.
 pub(super) fn range(cluster: &ClusterState) -> Value {
+    let condition = json!({
+        ".": {}, "f:lastTransitionTime": {}, "f:message": {}, "f:status": {}, "f:type": {},
+    });
     json!({
-        "metadata": {"name": NAME},
+        "metadata": {"name": NAME, "managedFields": [{
+            "manager": "kubernetes-service-cidr-controller", "operation": "Apply", "subresource": "status",
+            "apiVersion": "networking.k8s.io/v1", "time": cluster.clock.now_seconds(), "fieldsType": "FieldsV1",
+            "fieldsV1": {"f:status": {"f:conditions": {"k:{\"type\":\"Ready\"}": condition}}},
+        }]},
         "spec": {"cidrs": [cluster.service_range().1.to_string()]},
         "status": {"conditions": [{
             "type": "Ready", "status": "True", "lastTransitionTime": cluster.clock.now_seconds(),

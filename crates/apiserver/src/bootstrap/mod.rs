@@ -22,6 +22,8 @@ use crate::state::ClusterState;
 use crate::state::writer;
 use crate::store::Key;
 
+/// Group of the kinds of priority and fairness.
+const FLOW_CONTROL: &str = "flowcontrol.apiserver.k8s.io";
 /// Field manager of the created objects.
 const MANAGER: &str = "kube-apiserver";
 
@@ -33,10 +35,10 @@ pub(crate) fn create(cluster: &ClusterState) {
         put(cluster, "scheduling.k8s.io", "priorityclasses", class);
     }
     for level in priority_levels::priority_levels() {
-        put(cluster, "flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations", level);
+        put_as(cluster, priority_levels::PRODUCER, FLOW_CONTROL, "prioritylevelconfigurations", level);
     }
     for schema in priority_levels::flow_schemas(&cluster.clock.now_seconds()) {
-        put(cluster, "flowcontrol.apiserver.k8s.io", "flowschemas", schema);
+        put_as(cluster, priority_levels::PRODUCER, FLOW_CONTROL, "flowschemas", schema);
     }
     roles::create(cluster);
     for (group, plural, object) in address::objects(cluster, cluster.address()) {

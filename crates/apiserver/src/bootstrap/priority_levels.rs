@@ -66,6 +66,10 @@ type DefaultSchema = (&'static str, &'static str, i64, &'static str, MatchedSubj
 
 const ALL_USERS: MatchedSubjects =
     MatchedSubjects::Groups(&["system:unauthenticated", "system:authenticated"]);
+/// Field manager of the status.
+const CONSUMER: &str = "api-priority-and-fairness-config-consumer-v1";
+/// Field manager of the objects.
+pub(super) const PRODUCER: &str = "api-priority-and-fairness-config-producer-v1";
 const MANAGER: &str = "system:kube-controller-manager";
 const SCHEDULER: &str = "system:kube-scheduler";
 
@@ -156,7 +160,18 @@ pub(super) fn flow_schemas(now: &str) -> Vec<Value> {
         let condition = json!({
             "type": "Dangling", "status": "False", "lastTransitionTime": now, "reason": "Found", "message": message,
         });
-        json!({"metadata": metadata(name), "spec": spec, "status": {"conditions": [condition]}})
+        let mut metadata = metadata(name);
+        let fields: serde_json::Map<String, Value> =
+            [".", "f:lastTransitionTime", "f:message", "f:reason", "f:status", "f:type"]
+                .iter()
+                .map(|field| ((*field).to_owned(), json!({})))
+                .collect();
+        metadata["managedFields"] = json!([{
+            "manager": CONSUMER, "operation": "Apply", "subresource": "status", "time": now,
+            "apiVersion": "flowcontrol.apiserver.k8s.io/v1", "fieldsType": "FieldsV1",
+            "fieldsV1": {"f:status": {"f:conditions": {"k:{\"type\":\"Dangling\"}": fields}}},
+        }]);
+        json!({"metadata": metadata, "spec": spec, "status": {"conditions": [condition]}})
     };
     SCHEMAS.iter().map(schema).collect()
 }

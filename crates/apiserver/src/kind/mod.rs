@@ -1,5 +1,6 @@
 //! Kinds as data: their resources, the registry of the served ones, and the interface of their rules.
 
+pub(crate) mod builtin_versions;
 pub(crate) mod match_condition;
 pub(crate) mod registry;
 pub(crate) mod resource;

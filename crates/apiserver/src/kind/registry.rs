@@ -20,6 +20,7 @@ use kube_apimachinery::table;
 use serde_json::Value;
 
 use super::Strategy;
+use super::builtin_versions::BuiltinVersions;
 use super::resource::{Resource, StorageKey};
 use super::storage_version::version_number;
 use super::webhook_conversion::{EqualVersions, WebhookConversion};
@@ -46,7 +47,9 @@ pub(crate) struct ServedKind {
     /// Conversion of custom resources by a webhook.
     pub(crate) webhook: Option<Arc<WebhookConversion>>,
     /// Versions of the definition that differ in their schemas, without conversion by a webhook: objects are equal in all of them.
-    pub(crate) equal_versions: Option<Arc<EqualVersions>>,
+    equal_versions: Option<Arc<EqualVersions>>,
+    /// Versions of a builtin kind with other fields.
+    builtin_versions: Option<Arc<BuiltinVersions>>,
 }
 
 /// Parts of a definition that the pipeline needs.
@@ -88,6 +91,7 @@ impl ServedKind {
             stored_as: None,
             webhook: None,
             equal_versions: None,
+            builtin_versions: None,
         }
     }
 
@@ -99,6 +103,18 @@ impl ServedKind {
     /// Sets the other versions of a definition without a conversion webhook.
     pub(crate) fn with_equal_versions(self, versions: Option<Arc<EqualVersions>>) -> Self {
         Self { equal_versions: versions, ..self }
+    }
+
+    /// Sets the versions of a builtin kind, if they have different fields.
+    pub(crate) fn with_builtin_versions(self, versions: Option<Arc<BuiltinVersions>>) -> Self {
+        Self { builtin_versions: versions, ..self }
+    }
+
+    /// Returns the schemas of all versions; `None` if the versions have the same fields, or if a webhook converts objects.
+    pub(crate) fn version_schemas(&self) -> Option<Schemas<'_>> {
+        let equal = self.equal_versions.as_ref().map(|versions| versions.schemas(&self.schema));
+        equal
+            .or_else(|| Some(Schemas { own: &self.schema, others: Some(&**self.builtin_versions.as_ref()?) }))
     }
 
     /// Sets the conversion by a webhook.

@@ -44,10 +44,9 @@ pub(crate) fn track_as(
     let writer = Writer { manager, subresource, api_version: &served.kind.api_version, now: &now };
     let reset = served.reset_fields(subresource);
     let Some(webhook) = &served.webhook else {
-        match &served.equal_versions {
+        match served.version_schemas() {
             // After an error, such as for an object that does not fit its schemas, `new` has no entries.
-            Some(versions) => {
-                let schemas = versions.schemas(&served.schema);
+            Some(schemas) => {
                 let _ = managed_fields::track_update_across(schemas, old, new, &writer, reset);
             }
             None => managed_fields::track_update(&served.schema, old, new, &writer, reset),

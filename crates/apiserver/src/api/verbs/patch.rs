@@ -8,7 +8,6 @@ mod server_side_apply;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use kube_apimachinery::managed_fields::Emptied;
 use kube_apimachinery::patch;
 use kube_apimachinery::status::ApiError;
 use serde_json::{Map, Value};
@@ -215,6 +214,91 @@ mod tests {
             done.store(true, Ordering::Relaxed);
             assert_eq!(failed, None);
         });
+    }
+
+    /// Entries and errors of kube-apiserver v1.36.3. The target is atomic in `v1` and granular in `v2`.
+    #[tokio::test]
+    async fn each_manager_owns_fields_in_the_version_of_its_writes() {
+        const PLURAL: &str = "namespaces/default/horizontalpodautoscalers";
+        let server = testing::server();
+        let target = |name: &str| json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": name});
+        let mut call = testing::call(&server, &format!("/apis/autoscaling/v1/{PLURAL}"));
+        call.query = crate::request::query::Query::parse("fieldManager=a");
+        let scaler =
+            json!({"metadata": {"name": "h"}, "spec": {"scaleTargetRef": target("a"), "maxReplicas": 3}});
+        testing::now(super::super::create::run(&call, &Bytes::from(scaler.to_string()))).unwrap();
+        let send = |version: &str, content_type: &str, query: &str, body: &Value| {
+            let mut call = testing::call(&server, &format!("/apis/autoscaling/{version}/{PLURAL}/h"));
+            call.query = crate::request::query::Query::parse(query);
+            call.content_type = Some(content_type.to_owned());
+            testing::now(run(&call, &Bytes::from(body.to_string()))).map(drop)
+        };
+        let owners = || -> Vec<String> {
+            let call = testing::call(&server, &format!("/apis/autoscaling/v2/{PLURAL}/h"));
+            let stored = call.cluster.read(|store| store.get(call.served.storage(), &call.key()).cloned());
+            let scaler = call.served.value(&stored.unwrap());
+            let entries = scaler["metadata"]["managedFields"].as_array().unwrap().iter();
+            entries
+                .map(|entry| {
+                    format!("{} {} {}", entry["manager"], entry["apiVersion"], entry["fieldsV1"]["f:spec"])
+                })
+                .collect()
+        };
+        let metric = json!({"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}}});
+        let changes = json!({"spec": {"metrics": [metric], "scaleTargetRef": {"name": "z"}}});
+        send("v2", MERGE, "fieldManager=b", &changes).unwrap();
+        assert_eq!(
+            owners(),
+            [
+                r#""a" "autoscaling/v1" {"f:maxReplicas":{},"f:minReplicas":{}}"#,
+                r#""b" "autoscaling/v2" {"f:metrics":{},"f:scaleTargetRef":{"f:name":{}}}"#,
+            ]
+        );
+        let applied = json!({
+            "apiVersion": "autoscaling/v1", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "h"},
+            "spec": {"scaleTargetRef": target("a"), "maxReplicas": 3, "targetCPUUtilizationPercentage": 70},
+        });
+        let error = send("v1", APPLY, "fieldManager=c", &applied).unwrap_err();
+        assert_eq!(
+            error.message(),
+            "Apply failed with 2 conflicts: conflicts with \"b\" using autoscaling/v2:\n- .spec.metrics\n- .spec.scaleTargetRef.name"
+        );
+        send("v1", APPLY, "fieldManager=c&force=true", &applied).unwrap();
+        assert_eq!(
+            owners(),
+            [
+                r#""c" "autoscaling/v1" {"f:maxReplicas":{},"f:scaleTargetRef":{},"f:targetCPUUtilizationPercentage":{}}"#,
+                r#""a" "autoscaling/v1" {"f:maxReplicas":{},"f:minReplicas":{}}"#,
+            ]
+        );
+    }
+
+    /// Entries of kube-apiserver v1.36.3.
+    #[tokio::test]
+    async fn entries_in_versions_of_another_group_are_dropped() {
+        let server = testing::server();
+        let send = |path: &str, content_type: &str, query: &str, body: &Value| {
+            let mut call = testing::call(&server, path);
+            call.query = crate::request::query::Query::parse(query);
+            call.content_type = Some(content_type.to_owned());
+            testing::now(run(&call, &Bytes::from(body.to_string()))).map(drop).unwrap();
+        };
+        let event = json!({
+            "apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": {"name": "a"}, "action": "A", "reason": "B",
+            "eventTime": "2001-02-03T04:05:06.000001Z", "regarding": {"kind": "Pod", "name": "a", "namespace": "default"},
+            "reportingController": "example.com/a", "reportingInstance": "a", "type": "Normal",
+        });
+        send("/apis/events.k8s.io/v1/namespaces/default/events/a", APPLY, "fieldManager=one", &event);
+        let path = "/api/v1/namespaces/default/events/a";
+        let changes = json!({"metadata": {"labels": {"a": "b"}}, "reason": "C"});
+        send(path, MERGE, "fieldManager=three", &changes);
+        let call = testing::call(&server, path);
+        let stored = call.cluster.read(|store| store.get(call.served.storage(), &call.key()).cloned());
+        let entries = call.served.value(&stored.unwrap())["metadata"]["managedFields"].take();
+        assert_eq!(entries.as_array().map(Vec::len), Some(1), "{entries}");
+        assert_eq!((&entries[0]["manager"], &entries[0]["apiVersion"]), (&json!("three"), &json!("v1")));
+        let owned = json!({"f:metadata": {"f:labels": {".": {}, "f:a": {}}}, "f:reason": {}});
+        assert_eq!(entries[0]["fieldsV1"], owned);
     }
 
     #[tokio::test]

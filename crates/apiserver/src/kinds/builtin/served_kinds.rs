@@ -7,6 +7,7 @@ use serde::Deserialize;
 
 use super::kind_table::{KINDS, KindAttributes, action, path};
 use super::{columns, data};
+use crate::kind::builtin_versions::BuiltinVersions;
 use crate::kind::registry::{Registry, ServedKind};
 use crate::kind::resource::{Resource, ScalePaths, StorageKey, Subresource};
 
@@ -44,9 +45,20 @@ struct SubresourceRow {
 
 /// Returns a registry of the builtin resources.
 pub(crate) fn registry() -> Registry {
-    let served =
-        rows().map(|(kind, resource, schema)| ServedKind::new(resource, schema, kind.strategy, None));
-    Registry::builtin(served.collect())
+    let rows: Vec<_> = rows().collect();
+    let served = |(kind, resource, schema): &(&'static KindAttributes, Arc<Resource>, Arc<Schema>)| {
+        ServedKind::new(Arc::clone(resource), Arc::clone(schema), kind.strategy, None)
+    };
+    let all = rows.iter().map(|row| {
+        let (_, resource, _) = row;
+        let versions = rows.iter().filter(|(_, other, _)| other.storage == resource.storage);
+        let is_converted = versions.clone().any(|(kind, ..)| kind.is_converted);
+        // kube-apiserver does not convert objects to versions of another group for this purpose.
+        let versions = versions.filter(|(_, other, _)| other.group == resource.group);
+        let versions = is_converted.then(|| Arc::new(BuiltinVersions(versions.map(served).collect())));
+        served(row).with_builtin_versions(versions)
+    });
+    Registry::builtin(all.collect())
 }
 
 /// Returns the served builtin resources in discovery order.

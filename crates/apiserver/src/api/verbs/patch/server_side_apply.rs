@@ -180,9 +180,8 @@ fn merge(
             let schemas = versions.schemas(&call.served);
             managed_fields::apply_across(schemas, live, applied, &writer, on_conflict, reset)
         }
-        None => match &call.served.equal_versions {
-            Some(versions) => {
-                let schemas = versions.schemas(&call.served.schema);
+        None => match call.served.version_schemas() {
+            Some(schemas) => {
                 managed_fields::apply_across(schemas, live, applied, &writer, on_conflict, reset)
             }
             None => managed_fields::apply(&call.served.schema, live, applied, &writer, on_conflict, reset),

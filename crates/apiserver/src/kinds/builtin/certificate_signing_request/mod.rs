@@ -46,9 +46,13 @@ impl BuiltinKind for CertificateSigningRequest {
         validate_update(subresource, old, new)
     }
 
-    /// `false`: kube-apiserver's schema declares the text `spec.request` as a list, so the fields of such an object cannot be compared.
-    fn tracks_fields(&self) -> bool {
-        false
+    fn resets(&self, subresource: &str) -> Option<&'static [&'static str]> {
+        match subresource {
+            "" => Some(&["spec", "status"]),
+            "status" => Some(&["spec", "status.conditions"]),
+            "approval" => Some(&["spec", "status.certificate"]),
+            _ => None,
+        }
     }
 }
 
@@ -132,6 +136,28 @@ fn conditions(request: &Value) -> &[Value] {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Observed with kube-apiserver v1.36.3.
+    #[tokio::test]
+    async fn fields_that_the_server_resets_have_no_owner() {
+        const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
+        let server = crate::testing::server();
+        let entries = |labels: Value| {
+            let request = json!({"metadata": {"name": "a", "labels": labels}, "spec": {
+                "request": crate::testing::CERTIFICATE_REQUEST, "signerName": "example.com/a", "usages": ["client auth"],
+            }});
+            crate::testing::create(&server, REQUESTS, &request).unwrap();
+            let path = format!("{REQUESTS}/a");
+            let call = crate::testing::call(&server, &path);
+            let stored = call.cluster.read(|store| store.get(call.served.storage(), &call.key()).cloned());
+            let entries = call.served.value(&stored.unwrap())["metadata"]["managedFields"].take();
+            crate::testing::delete(&server, &path).unwrap();
+            entries
+        };
+        let owned = entries(json!({"a": "b"}));
+        assert_eq!(owned[0]["fieldsV1"], json!({"f:metadata": {"f:labels": {".": {}, "f:a": {}}}}));
+        assert_eq!(entries(Value::Null), Value::Null);
+    }
 
     fn request(conditions: &[&str]) -> Value {
         let conditions: Vec<Value> =
