@@ -57,7 +57,9 @@ impl Strategy for Namespace {
     }
 
     fn validate_create(&self, served: &ServedKind, namespace: &Value) -> Vec<FieldError> {
-        Plain.validate_create(served, namespace)
+        let mut errors = Plain.validate_create(served, namespace);
+        errors.extend(validate_finalizers(namespace, |_| "spec.finalizers".to_owned()));
+        errors
     }
 
     fn validate_update(
@@ -68,7 +70,7 @@ impl Strategy for Namespace {
         subresource: &str,
     ) -> Vec<FieldError> {
         match subresource {
-            "finalize" => validate_finalizers(new),
+            "finalize" => validate_finalizers(new, |index| format!("spec.finalizers[{index}]")),
             "status" => validate_phase(new).into_iter().collect(),
             _ => Plain.validate_update(served, old, new, subresource),
         }
@@ -157,18 +159,16 @@ fn prepare_update(old: &Value, new: &mut Value, subresource: &str) {
     new[kept] = old[kept].clone();
 }
 
-/// Validates `spec.finalizers` in a write of `/finalize`: each is a qualified name or a standard finalizer.
-fn validate_finalizers(namespace: &Value) -> Vec<FieldError> {
+/// Validates `spec.finalizers`: each is a qualified name or a standard finalizer. `field` returns the path of a finalizer by its index.
+fn validate_finalizers(namespace: &Value, field: impl Fn(usize) -> String) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let finalizers = namespace["spec"]["finalizers"].as_array().into_iter().flatten();
     for (index, finalizer) in finalizers.filter_map(Value::as_str).enumerate() {
         let mut refuse = |why: &str| {
-            let field = format!("spec.finalizers[{index}]");
-            errors.push(FieldError::invalid(field, &quote(finalizer), why));
+            errors.push(FieldError::invalid(field(index), &quote(finalizer), why));
         };
-        let wrong = names::qualified(finalizer);
-        wrong.iter().for_each(|why| refuse(why));
-        if wrong.is_empty() && !finalizer.contains('/') && !STANDARD.contains(&finalizer) {
+        names::qualified(finalizer).iter().for_each(|why| refuse(why));
+        if !finalizer.contains('/') && !STANDARD.contains(&finalizer) {
             refuse("name is neither a standard finalizer name nor is it fully qualified");
         }
     }
@@ -214,6 +214,18 @@ fn mark_deleted(now: &str, namespace: &mut Value) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Texts of kube-apiserver v1.36.3, observed or read in its source.
+    #[test]
+    fn finalizers_of_a_new_namespace_are_validated() {
+        let namespace = json!({"spec": {"finalizers": ["kubernetes", "example.com/a", "x", ""]}});
+        let errors = validate_finalizers(&namespace, |_| "spec.finalizers".to_owned());
+        let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        let why = "name is neither a standard finalizer name nor is it fully qualified";
+        assert_eq!(errors[0], format!("spec.finalizers: Invalid value: \"x\": {why}"));
+        assert_eq!(errors.last(), Some(&format!("spec.finalizers: Invalid value: \"\": {why}")));
+        assert!(errors[1].contains("name part must be non-empty"), "{errors:?}");
+    }
 
     /// Texts of kube-apiserver v1.36.3, observed or read in its source.
     #[test]

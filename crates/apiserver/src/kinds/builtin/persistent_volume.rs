@@ -1,6 +1,6 @@
 //! PersistentVolumes.
 
-use kube_apimachinery::go_struct::internal_diff;
+use kube_apimachinery::go_struct::{internal_diff, internal_text};
 use kube_apimachinery::names;
 use kube_apimachinery::quantity::Quantity;
 use kube_apimachinery::status::FieldError;
@@ -10,7 +10,7 @@ use super::builtin_kind::BuiltinKind;
 use super::shared::amounts::Amounts;
 use super::shared::field_checks::{invalid_text, supported};
 use super::shared::fields::{list, put, set, set_pointer, text, within};
-use super::shared::immutable_fields::immutable;
+use super::shared::immutable_fields::{IMMUTABLE, immutable};
 use super::shared::label_selector::invalid;
 use super::shared::volume_rules::{self, VolumeOwner};
 use super::shared::{amounts, discouraged, pod_spec};
@@ -366,6 +366,7 @@ fn validate_capacity(capacity: &Value, path: &str) -> Vec<FieldError> {
 /// Checks that the source and the mode do not change.
 fn validate_update(old: &Value, new: &Value) -> Vec<FieldError> {
     const EXPAND_SECRET: &str = "controllerExpandSecretRef";
+    const ATTRIBUTES: &str = "volumeAttributesClassName";
     let source = |spec: &Value| {
         let mut spec = spec.clone();
         if let Some(fields) = spec.as_object_mut() {
@@ -385,13 +386,84 @@ fn validate_update(old: &Value, new: &Value) -> Vec<FieldError> {
         errors.push(FieldError::forbidden("spec.persistentvolumesource", &why));
     }
     errors.extend(immutable("", old, new, &["volumeMode"]));
+    let (affinity, affinity_now) = (&old["nodeAffinity"], &new["nodeAffinity"]);
+    if !affinity.is_null() && !has_equal_terms(affinity, affinity_now) {
+        let shown = internal_text("*core.VolumeNodeAffinity", affinity_now);
+        let why = format!("{IMMUTABLE}, except for updating from beta label to GA");
+        errors.push(FieldError::invalid("nodeAffinity", &shown, &why));
+    }
+    if !old[ATTRIBUTES].is_null() && new[ATTRIBUTES].is_null() {
+        let why = "update from non-nil value to nil is forbidden";
+        errors.push(FieldError::forbidden(format!("spec.{ATTRIBUTES}"), why));
+    }
     errors
+}
+
+/// Whether two affinities of a volume are equal, apart from keys that were replaced by their successors.
+fn has_equal_terms(old: &Value, new: &Value) -> bool {
+    const SUCCESSORS: [(&str, &str); 5] = [
+        ("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone"),
+        ("failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region"),
+        ("beta.kubernetes.io/os", "kubernetes.io/os"),
+        ("beta.kubernetes.io/arch", "kubernetes.io/arch"),
+        ("beta.kubernetes.io/instance-type", "node.kubernetes.io/instance-type"),
+    ];
+    match (old, new) {
+        (Value::Object(old), Value::Object(new)) => {
+            let is_equal = |(name, value): (&String, &Value)| {
+                let now = new.get(name).unwrap_or(&Value::Null);
+                let is_successor =
+                    name == "key" && SUCCESSORS.iter().any(|(beta, ga)| *value == **beta && *now == **ga);
+                is_successor || has_equal_terms(value, now)
+            };
+            old.iter().all(is_equal)
+                && new.iter().all(|(name, value)| old.contains_key(name) || is_none(value))
+        }
+        (Value::Array(old), Value::Array(new)) => {
+            old.len() == new.len() && old.iter().zip(new).all(|(old, new)| has_equal_terms(old, new))
+        }
+        _ => old == new || is_none(old) && is_none(new),
+    }
+}
+
+/// Whether a value is null or an empty list.
+fn is_none(value: &Value) -> bool {
+    value.is_null() || value.as_array().is_some_and(Vec::is_empty)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::kinds::builtin::test_helpers::check_update;
+
+    /// Rules of kube-apiserver v1.36.3, read in its source; the value was observed.
+    #[test]
+    fn the_affinity_of_a_volume_changes_only_to_newer_labels() {
+        let term = |key: &str, value: &str| {
+            json!({"nodeAffinity": {"required": {"nodeSelectorTerms": [
+                {"matchExpressions": [{"key": key, "operator": "In", "values": [value]}]},
+            ]}}})
+        };
+        let texts = |old: &Value, new: &Value| -> Vec<String> {
+            validate_update(old, new).iter().map(ToString::to_string).collect()
+        };
+        let (beta, ga) = ("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone");
+        assert!(texts(&term(beta, "a"), &term(ga, "a")).is_empty());
+        assert!(texts(&json!({}), &term(ga, "a")).is_empty());
+        assert_eq!(texts(&term(ga, "a"), &term(beta, "a")).len(), 1);
+        assert_eq!(texts(&term(beta, "a"), &term(ga, "b")).len(), 1);
+        assert_eq!(
+            texts(&term("k", "v"), &json!({"nodeAffinity": {"required": {}}})),
+            [
+                "nodeAffinity: Invalid value: {\"Required\":{\"NodeSelectorTerms\":null}}: field is immutable, except for updating from beta label to GA"
+            ]
+        );
+        let class = json!({"volumeAttributesClassName": "a"});
+        assert_eq!(
+            texts(&class, &json!({})),
+            ["spec.volumeAttributesClassName: Forbidden: update from non-nil value to nil is forbidden"]
+        );
+    }
 
     #[test]
     fn the_source_is_immutable() {

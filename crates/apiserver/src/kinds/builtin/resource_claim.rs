@@ -88,15 +88,10 @@ impl BuiltinKind for ResourceClaimTemplate {
 
     fn validate(&self, _resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
         let (spec, name) = (&new["spec"], "resource.ResourceClaimTemplateSpec");
-        match old {
-            None => {
-                let mut errors = template_metadata(&spec["metadata"], "spec.metadata");
-                let devices = &spec["spec"]["devices"];
-                errors.extend(device_rules::validate_devices(devices, "spec.spec.devices"));
-                errors
-            }
-            Some(old) => immutable_struct("spec", name, &old["spec"], spec).into_iter().collect(),
-        }
+        let mut errors = template_metadata(&spec["metadata"], "spec.metadata");
+        errors.extend(device_rules::validate_devices(&spec["spec"]["devices"], "spec.spec.devices"));
+        errors.extend(old.and_then(|old| immutable_struct("spec", name, &old["spec"], spec)));
+        errors
     }
 }
 

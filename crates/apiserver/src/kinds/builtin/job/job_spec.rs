@@ -1,6 +1,5 @@
 //! Validation of the spec of a Job, which a CronJob has as well.
 
-use kube_apimachinery::selector::LabelSelector;
 use kube_apimachinery::status::FieldError;
 use kube_apimachinery::{go, names};
 use serde_json::{Map, Value, json};
@@ -38,8 +37,7 @@ pub(super) fn validate_spec(job: &Value) -> Vec<FieldError> {
     }
     let labels = &spec["template"]["metadata"]["labels"];
     // A missing selector matches nothing.
-    let parsed = LabelSelector::from_object(selector).filter(|_| !selector.is_null());
-    let matches = parsed.map(|parsed| parsed.matches_labels(Some(labels)));
+    let matches = label_selector::parse(selector).map(|parsed| parsed.matches_labels(Some(labels)));
     if selector.is_null() || matches == Some(false) {
         let why = "`selector` does not match template `labels`";
         errors.push(FieldError::invalid("spec.template.metadata.labels", &labels.to_string(), why));
@@ -178,7 +176,8 @@ pub(super) fn validate_generated_selector(job: &Value, old: Option<&Value>) -> V
     }
     let expected: Map<String, Value> =
         expected.iter().map(|(label, value)| ((*label).to_owned(), json!(value))).collect();
-    let selects = LabelSelector::from_object(&spec["selector"])
+    // Errors of an invalid selector are reported with the rest of the spec.
+    let selects = label_selector::parse(&spec["selector"])
         .is_none_or(|selector| selector.matches_labels(Some(&Value::Object(expected))));
     if !selects {
         let shown = go::json(&spec["selector"]);
@@ -217,6 +216,26 @@ pub(in crate::kinds::builtin) fn many_indexes(spec: &Value, path: &str) -> Optio
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Errors of kube-apiserver v1.36.3. A selector with an invalid value cannot be compared with labels.
+    #[test]
+    fn an_invalid_selector_has_no_errors_about_the_labels_that_it_selects() {
+        let labels = json!({
+            "batch.kubernetes.io/controller-uid": "u", "batch.kubernetes.io/job-name": "j",
+            "controller-uid": "u", "job-name": "j",
+        });
+        let mut job = json!({"metadata": {"name": "j", "uid": "u"}, "spec": {
+            "selector": {"matchLabels": {"batch.kubernetes.io/controller-uid": "80%"}},
+            "template": {"metadata": {"labels": labels}, "spec": {
+                "restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}],
+            }},
+        }});
+        crate::kinds::builtin::test_helpers::default("Job", &mut job);
+        let served = crate::kinds::builtin::test_helpers::served_kind("Job");
+        let errors = served.strategy.validate_create(&served, &job);
+        let fields: Vec<&str> = errors.iter().map(|error| &*error.field).collect();
+        assert_eq!(fields, ["spec.selector.matchLabels"], "{errors:?}");
+    }
 
     /// Texts of kube-apiserver v1.36.3, observed or read in its source.
     #[test]

@@ -124,8 +124,6 @@ pub(super) fn validate_success_policy(spec: &Value, path: &str) -> Vec<FieldErro
             "requires indexed completion mode",
         )];
     }
-    // Without the number of completions, which an indexed Job must have, kube-apiserver fails to validate the rules.
-    let Some(completions) = spec["completions"].as_i64() else { return Vec::new() };
     let path = format!("{path}.rules");
     let mut errors = Vec::new();
     if rules.is_empty() {
@@ -136,6 +134,12 @@ pub(super) fn validate_success_policy(spec: &Value, path: &str) -> Vec<FieldErro
         errors.push(too_many(&*path, rules.len(), MAX_RULES));
     }
     for (index, rule) in rules.iter().enumerate() {
+        let completions = match spec["completions"].as_i64() {
+            Some(completions) => completions,
+            // Without the number of completions, which an indexed Job must have, kube-apiserver fails to validate a rule with contents.
+            None if rule.as_object().is_some_and(|rule| !rule.is_empty()) => return errors,
+            None => 0,
+        };
         errors.extend(validate_success_rule(completions, rule, &format!("{path}[{index}]")));
     }
     errors

@@ -65,6 +65,10 @@ pub(super) fn allocate(
         })?;
     }
     if has_health_check(spec) && !old.is_some_and(has_health_check) {
+        if let Some(number) = service_spec::no_port(&spec["healthCheckNodePort"]) {
+            let refused = |why: String| full(&format!("requested HealthCheck NodePort {number}"), &why);
+            return node_ports::refuse_number(allocator, number).map_err(refused);
+        }
         let wanted = port_number(&spec["healthCheckNodePort"]);
         let port = allocator.port(wanted).map_err(|Unallocated(why)| match wanted {
             Some(port) => full(&format!("requested HealthCheck NodePort {port}"), &why),
@@ -90,7 +94,8 @@ fn keep_allocated(old: &Value, spec: &mut Value) {
             .filter_map(|port| Some((port["name"].as_str().unwrap_or_default().to_owned(), node_port(port)?)))
             .collect();
         let mut used = service_spec::node_ports(spec);
-        for port in elements(spec, "ports").filter(|port| node_port(port).is_none()) {
+        let is_open = |port: &&mut Value| port["nodePort"].as_i64().unwrap_or_default() == 0;
+        for port in elements(spec, "ports").filter(is_open) {
             let number = former.get(port["name"].as_str().unwrap_or_default());
             if let Some(number) = number.filter(|number| !used.contains(number)) {
                 port["nodePort"] = json!(number);
@@ -98,7 +103,9 @@ fn keep_allocated(old: &Value, spec: &mut Value) {
             }
         }
     }
-    if has_health_check(old) && has_health_check(spec) && port_number(&spec["healthCheckNodePort"]).is_none()
+    if has_health_check(old)
+        && has_health_check(spec)
+        && spec["healthCheckNodePort"].as_i64().unwrap_or_default() == 0
     {
         spec["healthCheckNodePort"] = old["healthCheckNodePort"].clone();
     }
@@ -293,6 +300,11 @@ pub(super) mod tests {
             (
                 json!({"type": "NodePort", "ports": [{"port": 1}, {"port": 2, "nodePort": 80}]}),
                 "ports[1].nodePort: Invalid value: 80: provided port is not in the valid range. The range of valid ports is \
+                 30000-32767",
+            ),
+            (
+                json!({"type": "NodePort", "ports": [{"port": 1, "nodePort": -1}]}),
+                "ports[0].nodePort: Invalid value: -1: provided port is not in the valid range. The range of valid ports is \
                  30000-32767",
             ),
         ] {

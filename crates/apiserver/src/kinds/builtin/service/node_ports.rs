@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use kube_apimachinery::status::FieldError;
 use serde_json::{Value, json};
 
-use super::service_spec::{allocates_all, node_port, node_ports, ports};
+use super::service_spec::{allocates_all, no_port, node_port, node_ports, ports};
 use crate::kind::{Allocator, Unallocated};
 use crate::kinds::builtin::shared::fields::elements;
 
@@ -30,6 +30,10 @@ pub(super) fn allocate(allocator: &mut dyn Allocator, spec: &mut Value) -> Resul
     }
     let mut shared: BTreeMap<u64, u16> = BTreeMap::new();
     for (at, port) in elements(spec, "ports").enumerate() {
+        if let Some(number) = no_port(&port["nodePort"]) {
+            refuse_number(allocator, number).map_err(|why| unusable(at, number, &why))?;
+            continue;
+        }
         let (wanted, number) = (node_port(port), port["port"].as_u64().unwrap_or_default());
         if wanted.is_none() && !all {
             continue;
@@ -58,6 +62,10 @@ pub(super) fn allocate_more(
     let mut taken = node_ports(old);
     let mut seen: Vec<(String, u16)> = Vec::new();
     for (at, port) in elements(spec, "ports").enumerate() {
+        if let Some(number) = no_port(&port["nodePort"]) {
+            refuse_number(allocator, number).map_err(|why| unusable(at, number, &why))?;
+            continue;
+        }
         let wanted = node_port(port);
         if wanted.is_none() && !all {
             continue;
@@ -77,12 +85,25 @@ pub(super) fn allocate_more(
     Ok(())
 }
 
+/// Refuses a number that is no port at all, like a port outside of the range. In a dry run no number is refused.
+///
+/// # Errors
+/// The reason.
+pub(super) fn refuse_number(allocator: &mut dyn Allocator, number: i64) -> Result<(), String> {
+    /// A port that no range contains.
+    const OUTSIDE: u16 = 1;
+    debug_assert!(u16::try_from(number).is_err(), "{number} is a port");
+    allocator.port(Some(OUTSIDE)).map(drop).map_err(|Unallocated(why)| why)
+}
+
+/// Builds the error of the entry at a position.
+fn unusable(at: usize, number: i64, why: &str) -> Unmet {
+    Unmet::Field(FieldError::invalid(format!("spec.ports[{at}].nodePort"), &number.to_string(), why))
+}
+
 fn take_port(allocator: &mut dyn Allocator, at: usize, wanted: Option<u16>) -> Result<u16, Unmet> {
     allocator.port(wanted).map_err(|Unallocated(why)| match wanted {
-        Some(port) => {
-            let field = format!("spec.ports[{at}].nodePort");
-            Unmet::Field(FieldError::invalid(field, &port.to_string(), &why))
-        }
+        Some(port) => unusable(at, port.into(), &why),
         None => Unmet::Full(why),
     })
 }

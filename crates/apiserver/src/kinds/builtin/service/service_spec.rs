@@ -66,6 +66,11 @@ pub(super) fn port_number(value: &Value) -> Option<u16> {
     value.as_u64().and_then(|number| u16::try_from(number).ok()).filter(|number| *number != 0)
 }
 
+/// Returns a number that is neither a port nor zero.
+pub(super) fn no_port(value: &Value) -> Option<i64> {
+    value.as_i64().filter(|number| *number != 0 && port_number(value).is_none())
+}
+
 pub(super) fn is_empty(text: &Value) -> bool {
     text.as_str().is_none_or(str::is_empty)
 }

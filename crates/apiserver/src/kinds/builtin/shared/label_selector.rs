@@ -2,6 +2,7 @@
 
 use kube_apimachinery::go::quote;
 use kube_apimachinery::names;
+use kube_apimachinery::selector::LabelSelector;
 use kube_apimachinery::status::FieldError;
 use serde_json::Value;
 
@@ -43,6 +44,12 @@ pub(in crate::kinds::builtin) fn validate(selector: &Value, field: &str) -> Vec<
         }
     }
     errors
+}
+
+/// Reads a selector; `None` if it is missing or invalid, also in the names and values of its labels.
+pub(in crate::kinds::builtin) fn parse(selector: &Value) -> Option<LabelSelector> {
+    let is_valid = !selector.is_null() && validate(selector, "").is_empty();
+    LabelSelector::from_object(selector).filter(|_| is_valid)
 }
 
 /// Returns an error for each reason why a value is invalid.
