@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use http::Method;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::Result;
 use super::request::{Bindings, Request};
@@ -14,6 +14,9 @@ use super::server::Server;
 const SAMPLES: &str = include_str!("samples.yaml");
 /// Definitions of the custom kinds.
 const DEFINITIONS: &str = include_str!("definitions.yaml");
+
+/// Users whom stories impersonate, with a role in all namespaces. Another user of stories has no role.
+const USERS: [(&str, &str); 3] = [("viewer", "view"), ("editor", "edit"), ("keeper", "admin")];
 
 /// A resource that stories write.
 #[derive(Debug)]
@@ -39,12 +42,31 @@ impl Resource {
         self.group.ends_with("example.com")
     }
 
-    /// Whether a stored object would change the responses to other stories, so that all writes are dry runs.
+    /// Whether a stored object would change the responses to other stories, or is changed by controllers of kube-apiserver, so that all
+    /// writes are dry runs.
     pub(crate) fn affects_others(&self) -> bool {
-        matches!(
+        let is_of_group = matches!(
             &*self.group,
-            "admissionregistration.k8s.io" | "apiextensions.k8s.io" | "flowcontrol.apiserver.k8s.io"
-        )
+            "apiextensions.k8s.io" | "apiregistration.k8s.io" | "flowcontrol.apiserver.k8s.io"
+        );
+        is_of_group || matches!(&*self.plural, "ipaddresses" | "servicecidrs")
+    }
+
+    /// Returns names of objects that exist on both servers. Dry runs can update them.
+    pub(crate) fn fixtures(&self) -> &'static [&'static str] {
+        match &*self.plural {
+            // Not the one with a conversion webhook, whose URL differs.
+            "customresourcedefinitions" => &[
+                "widgets.differential.example.com",
+                "gadgets.differential.example.com",
+                "gizmos.differential.example.com",
+            ],
+            "apiservices" => &["v1.", "v1.apps"],
+            "flowschemas" => &["catch-all", "probes", "exempt", "system-leader-election"],
+            "prioritylevelconfigurations" => &["catch-all", "exempt", "workload-low"],
+            "servicecidrs" => &["kubernetes"],
+            _ => &[],
+        }
     }
 
     /// Returns the path of the collection.
@@ -75,11 +97,27 @@ impl Catalog {
                 }
             }
         }
+        for (user, role) in USERS {
+            let binding = json!({
+                "metadata": {"name": format!("of-{user}")},
+                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+                "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}],
+            });
+            let path = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
+            let create = Request::new(Method::POST, path, "users").body(binding);
+            for server in [genuine, ours] {
+                let answer = server.send(&create, &server.bindings("none")).await?;
+                if answer.status != 201 {
+                    return Err(format!("a binding is refused: {}", answer.body).into());
+                }
+            }
+        }
         let mut samples: BTreeMap<(String, String), Vec<Value>> = BTreeMap::new();
         for sample in documents(SAMPLES)? {
             let text = |field: &str| sample[field].as_str().unwrap_or_default().to_owned();
             samples.entry((text("apiVersion"), text("kind"))).or_default().push(sample);
         }
+        wait_for_kinds(genuine).await?;
         let versions: std::collections::BTreeSet<String> =
             samples.keys().map(|(version, _)| version.clone()).collect();
         let (mut resources, mut schemas) = (Vec::new(), Schemas::default());
@@ -128,6 +166,25 @@ fn add_resources(
             samples,
         });
     }
+}
+
+/// Waits until the genuine server serves the custom kinds of the stories.
+async fn wait_for_kinds(genuine: &Server) -> Result<()> {
+    const ROOT: &str = "/apis/differential.example.com/v1";
+    const KINDS: [&str; 4] = ["Widget", "Gadget", "Sprocket", "Gizmo"];
+    for _ in 0..100 {
+        let (discovery, schemas) = (wait_for(genuine, ROOT).await?, format!("/openapi/v3{ROOT}"));
+        let schemas = wait_for(genuine, &schemas).await?.to_string();
+        let is_served = |kind: &&str| {
+            let mut resources = discovery["resources"].as_array().into_iter().flatten();
+            resources.any(|resource| resource["kind"] == *kind) && schemas.contains(&format!(".{kind}\""))
+        };
+        if KINDS.iter().all(is_served) {
+            return Ok(());
+        }
+        tokio::time::sleep(tokio::time::Duration::from_millis(200)).await;
+    }
+    Err("the custom kinds are not served".into())
 }
 
 /// Reads a document, which the genuine server publishes some time after a definition.

@@ -192,7 +192,9 @@ impl Pairs {
                     found.push(difference(path.to_owned(), Some(&genuine), Some(&ours)));
                 }
             }
-            (Value::Number(genuine), Value::Number(ours)) if path.ends_with(".nodePort") => {
+            (Value::Number(genuine), Value::Number(ours))
+                if path.ends_with(".nodePort") || path.ends_with(".healthCheckNodePort") =>
+            {
                 if !self.bind(&genuine.to_string(), &ours.to_string()) {
                     found.push(difference(
                         path.to_owned(),
@@ -228,6 +230,10 @@ impl Pairs {
         if path.ends_with(".spec.clusterIP") || path.contains(".spec.clusterIPs[") {
             return self.bind(genuine, ours);
         }
+        // Tokens of service accounts are signed by the keys of each server.
+        if path.ends_with(".status.token") {
+            return [genuine, ours].iter().all(|token| token.matches('.').count() == 2);
+        }
         if path.ends_with(".metadata.continue") {
             return !genuine.is_empty() && !ours.is_empty();
         }
@@ -249,7 +255,9 @@ fn without_store_revisions(body: &Value) -> Value {
             *revision = "*".into();
         }
     };
-    if ["items", "rows"].iter().any(|list| body.get(*list).is_some()) {
+    // A decoded list of protobuf lacks empty items.
+    let is_list = body["kind"].as_str().is_some_and(|kind| kind.ends_with("List"));
+    if is_list || ["items", "rows"].iter().any(|list| body.get(*list).is_some()) {
         mask(body.get_mut("metadata"));
     }
     for event in body.as_array_mut().into_iter().flatten().filter(|event| event["type"] == "BOOKMARK") {
@@ -298,9 +306,14 @@ fn is_recent(text: &str) -> bool {
         && text.chars().enumerate().all(is_form)
 }
 
-/// Whether a text is an age in seconds, as in tables.
+/// Whether a text is an age of less than a day, as in tables: `5s`, `2m36s`, `3h`.
 fn is_age(text: &str) -> bool {
-    text.strip_suffix('s').is_some_and(|number| number.parse::<u32>().is_ok())
+    let parts: Vec<&str> = text.split_inclusive(['s', 'm', 'h']).collect();
+    let is_part = |part: &&str| {
+        let number = part.strip_suffix(['s', 'm', 'h']);
+        number.is_some_and(|number| number.parse::<u32>().is_ok())
+    };
+    !parts.is_empty() && parts.iter().all(is_part)
 }
 
 /// Masks revisions and storage keys in messages.
@@ -343,7 +356,7 @@ fn without_node_ports(text: &str) -> String {
 fn sorted_parts(text: &str) -> Vec<String> {
     let is_chosen = |part: &str| {
         // Requests contain times of 2001.
-        let is_time = (part.contains("time") || part.contains("Timestamp")) && !part.contains("2001");
+        let is_time = (part.contains("time") || part.contains("Time")) && !part.contains("2001");
         (part.contains("resourceVersion") || is_time) && part.contains(|c: char| c.is_ascii_digit())
     };
     let text = without_node_ports(text);

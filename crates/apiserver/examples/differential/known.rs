@@ -11,19 +11,14 @@ struct Known {
     is: fn(&str, &Difference) -> bool,
 }
 
-const KNOWN: [Known; 22] = [
+const KNOWN: [Known; 15] = [
     Known { reason: "the data of a ControllerRevision are compared with its revision", is: is_revision },
-    Known { reason: UNVALIDATED, is: is_validation },
-    Known { reason: "decoding errors name fewer types of Go", is: is_go_type },
-    Known { reason: "a list ends without a token if no further object matches", is: is_continue_token },
+    Known { reason: "metadata are validated together with the contents", is: is_late_metadata },
     Known { reason: "several objects are converted by one call of a webhook", is: is_conversion_batch },
     Known { reason: "errors of strategic merge patches name fewer types of Go", is: is_strategic_error },
     Known { reason: "errors about undeclared fields are complete", is: is_partial_schema_error },
     Known { reason: "an update that starts from a stale cache calls webhooks twice", is: is_retried },
-    Known { reason: "versions of builtin kinds share the ownership of fields", is: is_builtin_version },
     Known { reason: "syntax errors of CEL have the text of another parser", is: is_cel_error },
-    Known { reason: "empty labels of a template count as absent", is: is_empty_labels },
-    Known { reason: "empty lists and maps of a builtin object count as absent", is: is_empty_collection },
     Known { reason: "empty lists and maps of a schema count as absent", is: is_empty_schema },
     Known { reason: "unknown fields of a patched object are sorted", is: is_field_order },
     Known { reason: TRAFFIC_POLICY, is: is_traffic_policy },
@@ -38,12 +33,7 @@ const KNOWN: [Known; 22] = [
         is: is_nameless_service,
     },
     Known { reason: "contents of a schema have other errors than Go's decoder", is: is_schema_type },
-    Known { reason: "the generated name of a LimitRange is its UID", is: is_limit_range_name },
-    Known { reason: "the prefix of a ReplicationController's name is validated", is: is_controller_prefix },
 ];
-
-/// Reason of differences in builtin kinds that lack a validation.
-const UNVALIDATED: &str = "content of builtin kinds is not validated";
 
 /// Reason of all differences in a response to a converted kind whose stored object cannot be converted.
 const CACHED: &str = "an object is converted for an update only if the watch cache has it already";
@@ -70,12 +60,10 @@ pub(crate) fn reason<'a>(
         return Ok((TRAFFIC_POLICY, &differences[0]));
     }
     let known = differences.iter().find_map(|difference| Some((reason_of(difference)?, difference)));
-    // If only one server writes the object, for a known reason, these fields differ too. A server that refuses it later calls webhooks first.
+    // If only one server writes the object, for a known reason, these fields differ too.
     let is_consequence = |difference: &Difference| {
-        let is_later = known.is_some_and(|(reason, _)| reason == UNVALIDATED)
-            && ["warnings", "webhook calls"].contains(&&*difference.path);
         let is_version = ["$.metadata.resourceVersion", "$.metadata.generation"].contains(&&*difference.path);
-        known.is_some() && (is_version || is_later)
+        known.is_some() && is_version
     };
     match differences.iter().find(|difference| reason_of(difference).is_none() && !is_consequence(difference))
     {
@@ -183,19 +171,6 @@ fn is_traffic_policy(subject: &str, difference: &Difference) -> bool {
         || (subject.ends_with(" services") && difference.path.ends_with(".f:spec.f:internalTrafficPolicy"))
 }
 
-fn is_limit_range_name(subject: &str, difference: &Difference) -> bool {
-    let is_uid = |text: &str| text.len() == 38 && text.matches('-').count() == 4;
-    subject == "create limitranges"
-        && ["name", ".metadata.uid"].iter().any(|end| difference.path.ends_with(end))
-        && is_uid(&difference.genuine)
-        && is_uid(&difference.ours)
-}
-
-fn is_controller_prefix(subject: &str, difference: &Difference) -> bool {
-    subject.ends_with(" replicationcontrollers")
-        && difference.ours.contains("metadata.generateName: Invalid value: ")
-}
-
 /// kube-apiserver keeps the text of the values of a JSON patch, and reports its duplicate fields at their places in the object too.
 fn is_patched_duplicate(subject: &str, difference: &Difference) -> bool {
     let reports = |text: &str| text.contains("json patch duplicate field");
@@ -207,40 +182,22 @@ fn is_patched_duplicate(subject: &str, difference: &Difference) -> bool {
 }
 
 fn is_custom(subject: &str) -> bool {
-    ["widgets", "gadgets", "sprockets", "customresourcedefinitions"]
+    ["widgets", "gadgets", "sprockets", "gizmos", "customresourcedefinitions"]
         .iter()
         .any(|plural| subject.ends_with(plural))
 }
 
-/// Whether a builtin kind lacks a validation. Errors in `metadata` come from rules that all kinds share: they are not accepted.
-fn is_validation(subject: &str, difference: &Difference) -> bool {
-    // The stages after validation: validating webhooks, and the storage.
-    const LATER: [&str; 5] = [
-        "already exists",
-        "admission webhook ",
-        "failed calling webhook ",
-        "resulted in error: ",
-        "resourceVersion should not be set on objects to be created",
-    ];
-    let is_later = LATER.iter().any(|stage| difference.ours.contains(stage));
-    let is_missing = difference.path == "status"
-        && difference.genuine.starts_with("422")
-        && !names_metadata(&difference.genuine)
-        && (difference.ours.starts_with("20") || is_later);
-    // A webhook of this program has a cause of its own.
-    let is_incomplete = difference.path == "causes"
-        && ["(absent)", "spec: bad"].contains(&&*difference.ours)
-        && !names_metadata(&difference.genuine);
-    // kube-apiserver checks names that only must be path segments, and all metadata of two kinds, only in an object without other errors.
+/// kube-apiserver checks names that only must be path segments, and all metadata of two kinds, only in an object without other errors.
+fn is_late_metadata(subject: &str, difference: &Difference) -> bool {
     let is_late = |line: &str| {
         line.contains(": may not ")
             || subject.ends_with(" events")
             || subject.ends_with(" poddisruptionbudgets")
     };
-    let is_name_too = difference.path == "causes"
+    !is_custom(subject)
+        && difference.path == "causes"
         && !names_metadata(&difference.genuine)
-        && difference.ours.lines().all(|line| line.starts_with("metadata.") && is_late(line));
-    !is_custom(subject) && (is_missing || is_incomplete || is_name_too)
+        && difference.ours.lines().all(|line| line.starts_with("metadata.") && is_late(line))
 }
 
 /// Whether an error is about a field of the object's metadata.
@@ -251,16 +208,6 @@ fn names_metadata(text: &str) -> bool {
 /// kube-apiserver compares the text of the data as it was sent, with its spaces, which the embedded server does not keep.
 fn is_revision(subject: &str, difference: &Difference) -> bool {
     subject.ends_with(" controllerrevisions") && difference.ours.contains("data: Invalid value")
-}
-
-/// The OpenAPI documents have neither the names of text types, such as `v1.RestartPolicy`, nor those of embedded structs.
-fn is_go_type(_: &str, difference: &Difference) -> bool {
-    let decodes = |text: &str| text.contains("cannot unmarshal");
-    decodes(&difference.genuine) && decodes(&difference.ours)
-}
-
-fn is_continue_token(subject: &str, difference: &Difference) -> bool {
-    subject.starts_with("list ") && difference.path == "$.metadata.continue" && difference.genuine != "\"\""
 }
 
 /// The error of a review counts its objects, and names the step that needed them. The webhook of this program fails for the first object of a
@@ -299,14 +246,6 @@ fn is_partial_schema_error(_: &str, difference: &Difference) -> bool {
     is_error(&difference.genuine) && is_error(&difference.ours)
 }
 
-/// The two versions of HorizontalPodAutoscaler have different fields, which each manager owns in its own version.
-fn is_builtin_version(subject: &str, difference: &Difference) -> bool {
-    let is_conflict = ["causes", "status"].contains(&&*difference.path)
-        && (difference.genuine.contains("conflict with ") || difference.ours.contains("conflict with "));
-    subject.ends_with(" horizontalpodautoscalers")
-        && (difference.path.contains("managedFields") || is_conflict)
-}
-
 /// kube-apiserver begins with the object in its watch cache, and starts again if a newer one is stored.
 fn is_retried(_: &str, difference: &Difference) -> bool {
     let calls = |text: &str| text.split(", ").map(str::to_owned).collect::<std::collections::BTreeSet<_>>();
@@ -319,42 +258,6 @@ fn is_cel_error(subject: &str, difference: &Difference) -> bool {
         && difference.path == "causes"
         && is_error(&difference.genuine)
         && is_error(&difference.ours)
-}
-
-/// Go's message shows `{}` for empty labels, and `null` for absent ones. Other errors of kube-apiserver are about contents.
-fn is_empty_labels(_: &str, difference: &Difference) -> bool {
-    let why = "`selector` does not match template `labels`";
-    difference.path == "causes"
-        && difference.genuine.contains(why)
-        && difference.ours.contains(&format!("null: {why}"))
-        && difference.ours.lines().count() == 1
-        && !names_metadata(&difference.genuine)
-}
-
-/// An error of a ResourceQuota quotes the scopes of its selector as Go has them: an empty list differs from a missing one.
-///
-/// kube-apiserver compares NetworkPolicies and webhook configurations with `reflect.DeepEqual` to set their generation. An empty list and
-/// a missing list differ in that comparison.
-fn is_empty_collection(subject: &str, difference: &Difference) -> bool {
-    let compares = subject.ends_with(" networkpolicies") || subject.ends_with("webhookconfigurations");
-    let quoted = |text: &str| {
-        let text = text.replace("\"Values\":null", "\"Values\":");
-        let mut words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
-        words.sort_unstable();
-        words
-    };
-    let is_quoted = subject.ends_with(" resourcequotas")
-        && difference.path == "causes"
-        && quoted(&difference.genuine) == quoted(&difference.ours);
-    let is_shown = difference.path == "causes"
-        && difference.genuine.replace("value: []", "value: null") == difference.ours
-        || subject.ends_with(" persistentvolumes")
-            && difference.genuine.contains("spec.capacity: Unsupported value:");
-    is_quoted
-        || is_shown
-        || compares
-            && (difference.path.ends_with(".metadata.generation")
-                || difference.path.ends_with(".metadata.resourceVersion"))
 }
 
 /// A schema that a message quotes has `null` for its empty lists and maps.

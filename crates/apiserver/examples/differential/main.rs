@@ -126,6 +126,9 @@ impl Run<'_> {
                 report.requests += 1;
                 let verb = request.subject.split(' ').next().unwrap_or_default().to_owned();
                 *report.statuses.entry((verb, outcome.genuine.status)).or_default() += 1;
+                let resource = request.subject.split(' ').nth(1).unwrap_or_default().to_owned();
+                let class = usize::from(outcome.genuine.status >= 300);
+                report.resources.entry(resource).or_default()[class] += 1;
             }
             requests.push(request.clone());
             if outcome.genuine.is_ended() {

@@ -104,9 +104,9 @@ impl<'a> Stage<'a> {
     /// Learns values that the servers have chosen by themselves and that later requests repeat: a generated name, and node ports.
     fn rename(&mut self, genuine: &Value, ours: &Value) {
         let name = |body: &Value| body["metadata"]["name"].as_str().map(str::to_owned);
-        if genuine["metadata"]["generateName"].is_string()
-            && let (Some(genuine), Some(ours)) = (name(genuine), name(ours))
-        {
+        // A LimitRange without a name gets one without a prefix.
+        let is_generated = genuine["metadata"]["generateName"].is_string() || genuine["kind"] == "LimitRange";
+        if is_generated && let (Some(genuine), Some(ours)) = (name(genuine), name(ours)) {
             self.ours.rename(genuine, ours);
         }
         let ports = |body: &Value| -> Vec<String> {

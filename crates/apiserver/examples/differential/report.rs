@@ -27,6 +27,8 @@ pub(crate) struct Report {
     pub(crate) ended: BTreeMap<(String, String), usize>,
     /// Numbers of requests by verb and status of the genuine server.
     pub(crate) statuses: BTreeMap<(String, u16), usize>,
+    /// Numbers of requests by resource: those that the genuine server accepted, and the others.
+    pub(crate) resources: BTreeMap<String, [usize; 2]>,
 }
 
 impl Report {
@@ -64,6 +66,10 @@ impl Report {
         for (verb, counts) in verbs {
             let _ = writeln!(out, "{verb}: {}", counts.join(", "));
         }
+        let resources = self.resources.iter();
+        let resources: Vec<String> =
+            resources.map(|(name, [accepted, refused])| format!("{name} {accepted}+{refused}")).collect();
+        let _ = writeln!(out, "accepted and refused requests: {}", resources.join(", "));
         let unknown: usize = self.findings.values().map(|finding| finding.count).sum();
         let known: usize = self.known.values().flat_map(BTreeMap::values).sum();
         let _ = writeln!(

@@ -10,6 +10,9 @@ use std::fmt;
 use http::Method;
 use serde_json::Value;
 
+/// Content type of protobuf.
+pub(crate) const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+
 /// A request to both servers.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Request {
@@ -19,6 +22,8 @@ pub(crate) struct Request {
     pub(crate) accept: &'static str,
     pub(crate) content_type: &'static str,
     pub(crate) body: Body,
+    /// User that the request impersonates.
+    pub(crate) user: Option<&'static str>,
     /// Resource and verb, for reports.
     pub(crate) subject: String,
 }
@@ -40,6 +45,7 @@ impl Request {
             accept: "application/json",
             content_type: "application/json",
             body: Body::None,
+            user: None,
             subject: subject.into(),
         }
     }
@@ -79,6 +85,9 @@ impl Request {
 impl fmt::Display for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.method, self.path)?;
+        if let Some(user) = self.user {
+            write!(f, "\n    Impersonate-User: {user}")?;
+        }
         if self.accept != "application/json" {
             write!(f, "\n    Accept: {}", self.accept)?;
         }

@@ -12,6 +12,7 @@ use http::{Request as HttpRequest, header};
 use http_body_util::{BodyExt, Full};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
+use kube_apimachinery::protobuf;
 use kube_apiserver_embedded::{ApiServer, Options};
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -24,7 +25,7 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 use tower_service::Service;
 
 use super::Result;
-use super::request::{Answer, Bindings, Body, Request};
+use super::request::{Answer, Bindings, Body, PROTOBUF, Request};
 use super::responder::{Responder, Side};
 
 /// Time for a response; watches end after a second.
@@ -33,6 +34,8 @@ const WITHIN: Duration = Duration::from_secs(60);
 const START_POLLS: u32 = 600;
 /// Number of tenths of a second that a custom kind has to be ready on the genuine server.
 const STORAGE_POLLS: u32 = 100;
+/// Range of cluster IPs.
+const SERVICE_RANGE: &str = "10.96.0.0/16";
 /// Bearer token of the admin.
 const TOKEN: &str = "differential";
 
@@ -66,7 +69,8 @@ impl Drop for Processes {
 impl Server {
     /// Starts an embedded server in this process.
     pub(crate) fn embedded(responder: &Responder) -> Self {
-        let service = ApiServer::start(Options::default()).service();
+        let range = SERVICE_RANGE.parse().expect("the constant is a range");
+        let service = ApiServer::start(Options::default().service_range(range)).service();
         let call: Box<Call> = Box::new(move |request| {
             let mut service = service.clone();
             async move { collect(service.call(request).await?).await }.boxed()
@@ -92,7 +96,7 @@ impl Server {
         let mut server = Command::new(binaries.join("kube-apiserver"));
         server.args(["--etcd-servers", &etcd_url, "--bind-address", "127.0.0.1"]);
         server.args(["--secure-port", &port.to_string(), "--authorization-mode", "RBAC"]);
-        server.args(["--service-cluster-ip-range", "10.96.0.0/16", "--allow-privileged=true"]);
+        server.args(["--service-cluster-ip-range", SERVICE_RANGE, "--allow-privileged=true"]);
         server.args(["--service-account-issuer", "https://kubernetes.default.svc"]);
         server.args(["--disable-admission-plugins", "ServiceAccount"]);
         for (flag, file) in [
@@ -164,7 +168,15 @@ impl Server {
         if request.body != Body::None {
             message = message.header(header::CONTENT_TYPE, request.content_type);
         }
-        let message = message.body(Full::from(bindings.expand(&request.text())))?;
+        if let Some(user) = request.user {
+            message = message.header("Impersonate-User", user);
+        }
+        let text = bindings.expand(&request.text());
+        let encoded = match request.content_type {
+            PROTOBUF => serde_json::from_str(&text).ok().and_then(|object| protobuf::encode(&object)),
+            _ => None,
+        };
+        let message = message.body(Full::from(encoded.unwrap_or_else(|| text.into_bytes())))?;
         let mut answer = match timeout(WITHIN, (self.call)(message)).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(error)) => Answer::ended(&causes(&*error)),
@@ -245,7 +257,8 @@ where
     B::Error: std::error::Error + Send + Sync + 'static,
 {
     let (head, body) = response.into_parts();
-    let text = String::from_utf8_lossy(&body.collect().await?.to_bytes()).into_owned();
+    let bytes = body.collect().await?.to_bytes();
+    let text = String::from_utf8_lossy(&bytes).into_owned();
     let texts =
         |name| head.headers.get_all(name).iter().map(|value| String::from_utf8_lossy(value.as_bytes()));
     let content_type = texts(header::CONTENT_TYPE).next().unwrap_or_default().into_owned();
@@ -254,6 +267,7 @@ where
     let warnings = warnings.map(std::borrow::Cow::into_owned).collect();
     let parsed = match content_type.as_str() {
         "application/yaml" => serde_saphyr::from_str(&text).ok(),
+        PROTOBUF => protobuf::decode(&bytes).ok(),
         _ => serde_json::from_str(&text).ok(),
     };
     let body = parsed.unwrap_or(Value::String(text));

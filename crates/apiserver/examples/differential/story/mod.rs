@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::catalog::{Catalog, Resource};
 use super::dice::Dice;
 use super::hooks::configuration;
-use super::request::{Answer, Request};
+use super::request::{Answer, PROTOBUF, Request};
 
 /// Names of the objects.
 const NAMES: [&str; 3] = ["a", "b", "c"];
@@ -28,6 +28,8 @@ pub(crate) struct Story<'a> {
     namespace: String,
     /// States of the objects as the genuine server last returned them, with placeholders.
     objects: BTreeMap<String, Value>,
+    /// User whom most requests impersonate.
+    user: Option<&'static str>,
     left: usize,
 }
 
@@ -46,9 +48,9 @@ impl<'a> Story<'a> {
         let left = if resource.verbs.len() == 1 { 3 } else { 8 + dice.below(16) };
         let namespace = namespace.to_owned();
         let is_other = |other: &&Resource| {
-            other.group == resource.group
+            other.kind == resource.kind
                 && other.plural == resource.plural
-                && other.version != resource.version
+                && other.api_version() != resource.api_version()
         };
         let other = catalog.resources.iter().find(is_other);
         let mut configurations = Vec::new();
@@ -61,7 +63,9 @@ impl<'a> Story<'a> {
                 }
             }
         }
-        Self { catalog, resource, other, configurations, dice, namespace, objects: BTreeMap::new(), left }
+        let user = dice.percent(10).then(|| dice.pick(&["viewer", "editor", "keeper", "stranger"]));
+        let objects = BTreeMap::new();
+        Self { catalog, resource, other, configurations, dice, namespace, objects, user, left }
     }
 
     /// Returns the next request.
@@ -85,6 +89,8 @@ impl<'a> Story<'a> {
         if request.method != Method::GET {
             self.write_options(&mut request);
         }
+        self.encoding(&mut request);
+        request.user = self.user.filter(|_| self.dice.percent(80));
         Some(request)
     }
 
@@ -93,7 +99,7 @@ impl<'a> Story<'a> {
         let Some(name) = answer.body["metadata"]["name"].as_str() else { return };
         let is_object = answer.status < 300
             && answer.body["kind"] == self.resource.kind.as_str()
-            && request.accept == "application/json";
+            && ["application/json", PROTOBUF].contains(&request.accept);
         let name = name.strip_prefix(&format!("{}-", self.namespace)).unwrap_or(name).to_owned();
         if !is_object || request.path.contains("dryRun") {
             return;
@@ -125,6 +131,13 @@ impl<'a> Story<'a> {
     }
 
     fn draw(&mut self) -> Option<Request> {
+        let fixtures = self.resource.fixtures();
+        let share = if self.objects.is_empty() { 70 } else { 10 };
+        if !fixtures.is_empty() && self.dice.percent(share) {
+            let name = self.dice.pick(fixtures);
+            let path = self.item(name);
+            return Some(self.request(Method::GET, path, "get"));
+        }
         let verb = self.dice.weighted(&[
             (24, Verb::Create),
             (8, Verb::Get),
@@ -134,12 +147,19 @@ impl<'a> Story<'a> {
             (8, Verb::Strategic),
             (8, Verb::JsonPatch),
             (14, Verb::Apply),
-            (9, Verb::Subresource),
+            (12, Verb::Subresource),
             (7, Verb::Delete),
             (1, Verb::DeleteCollection),
             (2, Verb::Watch),
             (3, Verb::Strange),
         ]);
+        // Most requests need an object.
+        let needs_object = !matches!(verb, Verb::Create | Verb::List | Verb::Apply | Verb::Strange);
+        let is_useless = needs_object && self.objects.is_empty()
+            || matches!(verb, Verb::Strategic) && self.resource.is_custom();
+        if is_useless && !self.dice.percent(10) {
+            return None;
+        }
         let (listed, is_known) = match verb {
             Verb::Create => ("create", true),
             Verb::Get => ("get", true),
@@ -167,10 +187,7 @@ impl<'a> Story<'a> {
             Verb::Apply => self.apply(),
             Verb::Subresource => self.subresource(),
             Verb::Delete => self.delete(),
-            Verb::DeleteCollection => {
-                let path = format!("{}?{}", self.resource.collection(), self.scope());
-                self.request(Method::DELETE, path, "deletecollection")
-            }
+            Verb::DeleteCollection => self.delete_collection(),
             Verb::Watch => self.watch(),
             Verb::Strange => self.strange(),
         })
@@ -182,6 +199,12 @@ impl<'a> Story<'a> {
 
     /// Name of an object: mostly of one that exists.
     fn name(&mut self) -> String {
+        // Only after a read: their UIDs and versions differ on the servers.
+        let fixtures = self.resource.fixtures().iter().filter(|name| self.objects.contains_key(**name));
+        let fixtures: Vec<&str> = fixtures.copied().collect();
+        if !fixtures.is_empty() && self.dice.percent(70) {
+            return self.dice.pick(&fixtures).to_owned();
+        }
         let known: Vec<String> = self.objects.keys().cloned().collect();
         match self.dice.one(&known) {
             Some(name) if self.dice.percent(90) => name.clone(),
@@ -191,7 +214,9 @@ impl<'a> Story<'a> {
 
     /// Name in a request for an object with this short name.
     fn full(&self, name: &str) -> String {
-        if self.resource.plural == "customresourcedefinitions" {
+        if self.resource.fixtures().contains(&name) {
+            name.to_owned()
+        } else if self.resource.plural == "customresourcedefinitions" {
             "things.other.example.com".into()
         } else if self.resource.is_namespaced || name.starts_with("{{ns}}") {
             name.to_owned()

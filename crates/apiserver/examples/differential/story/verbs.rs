@@ -5,13 +5,77 @@ use serde_json::{Map, Value, json};
 
 use super::super::catalog::Resource;
 use super::super::mutation::{self, mutate, pointers};
-use super::super::request::{Body, Request};
+use super::super::request::{Body, PROTOBUF, Request};
 use super::super::responder::convert_object;
 use super::{NAMES, Story};
 
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
 const METADATA: &str = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io";
 const METADATA_LIST: &str = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io";
+/// Types of responses that few clients ask for.
+const RARE_TYPES: [&str; 10] = [
+    "*/*",
+    "application/*",
+    "application/xml",
+    "application/json;as=Table;v=v2;g=meta.k8s.io, application/json",
+    "application/json;as=Table;v=v1beta1;g=meta.k8s.io",
+    "application/yaml",
+    "application/vnd.kubernetes.protobuf,application/json",
+    "application/json;as=Table;v=v1;g=meta.k8s.io,application/json",
+    "application/xml, application/json;q=0.5",
+    "application/json;pretty=1",
+];
+/// Selectors of fields that some kind has.
+const FIELDS: [&str; 30] = [
+    "fieldSelector=metadata.name%3Da",
+    "fieldSelector=metadata.name!%3Da,metadata.namespace%3D{{ns}}",
+    "fieldSelector=metadata.name%3D{{ns}}-a",
+    "fieldSelector=metadata.name%3Da,metadata.name%3Db",
+    "fieldSelector=metadata.uid%3Da",
+    "fieldSelector=spec.nodeName%3D",
+    "fieldSelector=status.phase%3DPending",
+    "fieldSelector=status.phase!%3DRunning",
+    "fieldSelector=spec.restartPolicy%3DNever",
+    "fieldSelector=spec.schedulerName%3Ddefault-scheduler",
+    "fieldSelector=spec.serviceAccountName%3D",
+    "fieldSelector=spec.hostNetwork%3Dfalse",
+    "fieldSelector=status.podIP%3D",
+    "fieldSelector=status.nominatedNodeName%3D",
+    "fieldSelector=spec.color%3Dred",
+    "fieldSelector=spec.unschedulable%3Dtrue",
+    "fieldSelector=spec.clusterIP%3DNone",
+    "fieldSelector=spec.type%3DNodePort",
+    "fieldSelector=type%3DOpaque",
+    "fieldSelector=reason%3DA,type%3DNormal",
+    "fieldSelector=involvedObject.kind%3DPod,involvedObject.name%3Da",
+    "fieldSelector=regarding.name%3Da",
+    "fieldSelector=status.successful%3D0",
+    "fieldSelector=status.replicas%3D0",
+    "fieldSelector=spec.signerName%3Dexample.com%2Fa",
+    "fieldSelector=spec.driver%3Dexample.com",
+    "fieldSelector=spec.nodeName%3Da",
+    "fieldSelector=x",
+    "fieldSelector=",
+    "fieldSelector=a%3Db%3Dc",
+];
+const LABELS: [&str; 16] = [
+    "labelSelector=story%3D{{ns}}",
+    "labelSelector=a%20in%20(b,c),story",
+    "labelSelector=!a",
+    "labelSelector=a%3D%3D%3Db",
+    "labelSelector=a%20in",
+    "labelSelector=a%3E1",
+    "labelSelector=a!%3Db",
+    "labelSelector=a%20notin%20(b,)",
+    "labelSelector=a%3D",
+    "labelSelector=a%3Cx",
+    "labelSelector=a/b/c%3D1",
+    "labelSelector=a%20in%20()",
+    "labelSelector=,",
+    "labelSelector=story,story",
+    "labelSelector=a%3Da%20b",
+    "labelSelector=",
+];
 
 impl Story<'_> {
     fn mutated(&mut self, mut object: Value, least: usize) -> Value {
@@ -131,13 +195,19 @@ impl Story<'_> {
         let current = self.current(&name);
         let places = pointers(&current);
         let mut operations = Vec::new();
-        for _ in 0..=self.dice.below(2) {
+        if self.dice.percent(60) {
+            let target = self.mutated(current.clone(), 1);
+            changes(&current, &target, "", &mut operations);
+        }
+        let number = usize::from(operations.is_empty()) + self.dice.below(2);
+        for _ in 0..number {
             let mut place = self.dice.one(&places).cloned().unwrap_or_default();
             let from = self.dice.one(&places).cloned().unwrap_or_default();
             if self.dice.percent(30) {
                 place += self.dice.pick(&["/-", "/0", "/x", "/99", "/a~1b"]);
             }
-            let value = current.pointer(&from).cloned().unwrap_or(json!("x"));
+            let source = if self.dice.percent(30) { &place } else { &from };
+            let value = current.pointer(source).cloned().unwrap_or(json!("x"));
             let operation = self.dice.pick(&["add", "replace", "remove", "test", "move", "copy", "x"]);
             operations.push(match operation {
                 "remove" => json!({"op": operation, "path": place}),
@@ -184,8 +254,17 @@ impl Story<'_> {
         let methods = [Method::GET, Method::PUT, Method::PUT, Method::PATCH, Method::PATCH, Method::POST];
         let method = self.dice.one(&methods).cloned().unwrap_or_default();
         let is_connect = matches!(&*subresource, "exec" | "attach" | "portforward" | "proxy" | "log");
-        let method = if is_connect { Method::GET } else { method };
+        let is_created = matches!(&*subresource, "eviction" | "binding" | "token");
+        let method = match (is_connect, is_created, &*subresource) {
+            (true, ..) => Method::GET,
+            (_, true, _) if self.dice.percent(80) => Method::POST,
+            (.., "finalize") if self.dice.percent(80) => Method::PUT,
+            _ => method,
+        };
         let mut request = self.request(method.clone(), path, &subresource);
+        if method == Method::PATCH && self.dice.percent(30) {
+            return self.apply_part(&name, &subresource);
+        }
         let full = self.full(&name);
         let body = match (&*subresource, &method) {
             (_, &Method::GET) => return request,
@@ -195,14 +274,38 @@ impl Story<'_> {
             }),
             ("scale", _) => json!({"spec": {"replicas": self.dice.below(12)}}),
             ("eviction", _) => {
-                json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": full}})
+                let mut eviction =
+                    json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": full}});
+                if self.dice.percent(50) {
+                    let uid = format!("{{{{uid:{}/{name}}}}}", self.resource.kind);
+                    let options = [
+                        json!({"gracePeriodSeconds": 5}),
+                        json!({"dryRun": ["All"]}),
+                        json!({"preconditions": {"uid": uid}}),
+                        json!({"preconditions": {"uid": "x"}}),
+                        json!({"gracePeriodSeconds": -1}),
+                        json!({"propagationPolicy": "x"}),
+                    ];
+                    eviction["deleteOptions"] = self.dice.one(&options).cloned().into();
+                }
+                eviction
             }
             ("binding", _) => json!({
                 "apiVersion": "v1", "kind": "Binding", "metadata": {"name": full},
                 "target": {"kind": "Node", "name": self.dice.pick(&["n", "", "m"])},
             }),
-            // Tokens are random.
-            ("token", _) => return self.get(),
+            ("token", _) => {
+                let spec = [
+                    json!({}),
+                    json!({"audiences": ["a"], "expirationSeconds": 600}),
+                    json!({"expirationSeconds": 599}),
+                    json!({"expirationSeconds": 4_294_967_297_i64}),
+                    json!({"boundObjectRef": {"kind": "Pod", "apiVersion": "v1", "name": "none"}}),
+                    json!({"boundObjectRef": {"kind": "X", "apiVersion": "v1", "name": "none"}}),
+                ];
+                let spec = self.dice.one(&spec).cloned();
+                json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec})
+            }
             (_, &Method::PATCH) => self.difference(&name),
             _ => {
                 let current = self.current(&name);
@@ -217,32 +320,105 @@ impl Story<'_> {
         request
     }
 
+    /// An apply to a subresource.
+    fn apply_part(&mut self, name: &str, subresource: &str) -> Request {
+        let full = self.full(name);
+        let current = self.current(name);
+        let target = self.mutated(current, 1);
+        let mut body = match subresource {
+            "scale" => json!({
+                "apiVersion": "autoscaling/v1", "kind": "Scale", "spec": {"replicas": self.dice.below(12)},
+            }),
+            _ => json!({"apiVersion": self.resource.api_version(), "kind": self.resource.kind}),
+        };
+        body["metadata"] = json!({"name": full});
+        if subresource != "scale" {
+            for part in ["status", "spec"] {
+                if target.get(part).is_some() && (part == "status" || self.dice.percent(20)) {
+                    body[part] = target[part].clone();
+                }
+            }
+        }
+        let path = format!("{}/{subresource}", self.item(name));
+        let mut request = self.request(Method::PATCH, path, subresource).body(body);
+        request.content_type = "application/apply-patch+yaml";
+        request.query(self.dice.pick(&["fieldManager=one", "fieldManager=two"]));
+        if self.dice.percent(50) {
+            request.query("force=true");
+        }
+        request
+    }
+
     pub(super) fn get(&mut self) -> Request {
         let name = self.name();
         let mut request = self.request(Method::GET, self.item(&name), "get");
-        request.accept =
-            self.dice.pick(&["application/json", "application/json", TABLE, METADATA, "application/yaml"]);
+        request.accept = self.dice.pick(&[
+            "application/json",
+            "application/json",
+            TABLE,
+            METADATA,
+            "application/yaml",
+            PROTOBUF,
+        ]);
         if self.dice.percent(15) {
-            request.query(self.dice.pick(&["resourceVersion=0", "resourceVersion=x", "pretty=1"]));
+            request.query(self.dice.pick(&[
+                "resourceVersion=0",
+                "resourceVersion=x",
+                "pretty=1",
+                "resourceVersion=99999999",
+                "includeObject=Object",
+                "fieldSelector=x",
+            ]));
+        }
+        request
+    }
+
+    pub(super) fn delete_collection(&mut self) -> Request {
+        let path = format!("{}?{}", self.resource.collection(), self.scope());
+        let mut request = self.request(Method::DELETE, path, "deletecollection");
+        if self.dice.percent(40) {
+            request.query(self.dice.pick(&FIELDS));
+        }
+        if self.resource.is_namespaced && self.dice.percent(40) {
+            request.query(self.dice.pick(&LABELS));
+        }
+        if self.dice.percent(40) {
+            let options = [
+                json!({"propagationPolicy": "Foreground"}),
+                json!({"gracePeriodSeconds": 0}),
+                json!({"dryRun": ["All"]}),
+                json!({"propagationPolicy": "x"}),
+                json!({"preconditions": {"uid": "x"}}),
+                json!({"dryRun": ["x"]}),
+            ];
+            request.body = Body::Json(self.dice.one(&options).cloned().unwrap_or_default());
         }
         request
     }
 
     pub(super) fn list(&mut self) -> Request {
-        let path = format!("{}?{}", self.resource.collection(), self.scope());
+        let mut path = format!("{}?{}", self.resource.collection(), self.scope());
+        let mut is_narrow = self.resource.is_namespaced;
+        if is_narrow && self.dice.percent(8) {
+            // In all namespaces.
+            path = format!("{}labelSelector=story%3D{{{{ns}}}}", path.replace("/namespaces/{{ns}}", ""));
+            is_narrow = false;
+        }
         let mut request = self.request(Method::GET, path, "list");
-        request.accept = self.dice.pick(&["application/json", "application/json", TABLE, METADATA_LIST]);
-        if self.dice.percent(50) {
+        request.accept =
+            self.dice.pick(&["application/json", "application/json", TABLE, METADATA_LIST, PROTOBUF]);
+        if self.dice.percent(30) {
+            request.query(self.dice.pick(&FIELDS));
+        }
+        if self.dice.percent(40) {
             request.query(self.dice.pick(&[
                 "limit=1",
                 "limit=1&continue={{continue}}",
                 "limit=x",
-                "fieldSelector=metadata.name%3Da",
-                "fieldSelector=metadata.name!%3Da,metadata.namespace%3D{{ns}}",
-                "fieldSelector=spec.nodeName%3D",
-                "fieldSelector=status.phase%3DPending",
-                "fieldSelector=spec.color%3Dred",
-                "fieldSelector=x",
+                "limit=-1",
+                "limit=2",
+                "limit=500&resourceVersion=0",
+                "timeoutSeconds=x",
                 "resourceVersion=0",
                 "resourceVersion=0&resourceVersionMatch=Exact",
                 "resourceVersionMatch=NotOlderThan",
@@ -252,15 +428,8 @@ impl Story<'_> {
                 "includeObject=x",
             ]));
         }
-        if self.resource.is_namespaced && self.dice.percent(30) {
-            request.query(self.dice.pick(&[
-                "labelSelector=story%3D{{ns}}",
-                "labelSelector=a%20in%20(b,c),story",
-                "labelSelector=!a",
-                "labelSelector=a%3D%3D%3Db",
-                "labelSelector=a%20in",
-                "labelSelector=a%3E1",
-            ]));
+        if is_narrow && self.dice.percent(30) {
+            request.query(self.dice.pick(&LABELS));
         }
         request
     }
@@ -274,14 +443,26 @@ impl Story<'_> {
             3 => "sendInitialEvents=true".into(),
             _ => "resourceVersion=x".into(),
         });
+        request.accept = self.dice.pick(&["application/json", "application/json", TABLE, METADATA]);
+        if self.dice.percent(30) {
+            request.query(self.dice.pick(&FIELDS));
+        }
+        if self.resource.is_namespaced && self.dice.percent(30) {
+            request.query(self.dice.pick(&LABELS));
+        }
         request
     }
 
     pub(super) fn delete(&mut self) -> Request {
         let name = self.name();
+        if self.resource.fixtures().contains(&&*name) {
+            // The body of a deletion replaces the parameter for dry runs.
+            return self.get();
+        }
         let mut request = self.request(Method::DELETE, self.item(&name), "delete");
         if self.dice.percent(50) {
             let uid = format!("{{{{uid:{}/{name}}}}}", self.resource.kind);
+            let version = format!("{{{{rv:{}/{name}}}}}", self.resource.kind);
             request.body = Body::Json(
                 self.dice
                     .one(&[
@@ -298,6 +479,9 @@ impl Story<'_> {
                         json!({"preconditions": {"uid": uid}}),
                         json!({"preconditions": {"uid": "x"}}),
                         json!({"preconditions": {"resourceVersion": "1"}}),
+                        json!({"preconditions": {"resourceVersion": version}}),
+                        json!({"ignoreStoreReadErrorWithClusterBreakingPotential": true}),
+                        json!({"gracePeriodSeconds": 1, "propagationPolicy": "Foreground"}),
                         json!({"unknown": 1}),
                         json!({"dryRun": ["All"]}),
                         json!({"kind": "Pod", "apiVersion": "v1"}),
@@ -356,6 +540,23 @@ impl Story<'_> {
         }
     }
 
+    /// Changes the encodings of some requests.
+    pub(super) fn encoding(&mut self, request: &mut Request) {
+        let is_watch = request.is_watch();
+        if !is_watch && self.dice.percent(3) {
+            request.accept = self.dice.pick(&RARE_TYPES);
+        } else if request.method != Method::GET && self.dice.percent(8) {
+            request.accept = self.dice.pick(&[TABLE, METADATA, PROTOBUF, PROTOBUF]);
+        }
+        let is_object = matches!(request.body, Body::Json(Value::Object(_)))
+            && request.content_type == "application/json"
+            && [Method::POST, Method::PUT].contains(&request.method);
+        if is_object && self.dice.percent(5) {
+            request.content_type =
+                self.dice.pick(&[PROTOBUF, PROTOBUF, "application/json; charset=utf-8", "*/*", "json"]);
+        }
+    }
+
     pub(super) fn write_options(&mut self, request: &mut Request) {
         if self.dice.percent(25) {
             request.query(self.dice.pick(&[
@@ -367,7 +568,9 @@ impl Story<'_> {
             ]));
         }
         if self.dice.percent(15) && !request.path.contains("fieldManager") {
-            request.query(self.dice.pick(&["fieldManager=three", "fieldManager=a%20b", "fieldManager=%07"]));
+            let long = format!("fieldManager={}", "m".repeat(129));
+            let managers = ["fieldManager=three", "fieldManager=a%20b", "fieldManager=%07", &*long];
+            request.query(self.dice.pick(&managers));
         }
         if self.resource.affects_others() || self.dice.percent(8) {
             request.query("dryRun=All");
@@ -397,6 +600,31 @@ const CONVERSION_FAILURES: [&str; 13] = [
 /// Whether a webhook converts the objects of a resource.
 fn is_converted(resource: &Resource) -> bool {
     resource.plural == "sprockets"
+}
+
+/// Appends the operations of a JSON patch from one value to another. Lists of different lengths are replaced.
+fn changes(from: &Value, to: &Value, path: &str, operations: &mut Vec<Value>) {
+    match (from, to) {
+        (Value::Object(from), Value::Object(to)) => {
+            let at = |name: &str| format!("{path}/{}", name.replace('~', "~0").replace('/', "~1"));
+            for name in from.keys().filter(|name| !to.contains_key(*name)) {
+                operations.push(json!({"op": "remove", "path": at(name)}));
+            }
+            for (name, value) in to {
+                match from.get(name) {
+                    Some(before) => changes(before, value, &at(name), operations),
+                    None => operations.push(json!({"op": "add", "path": at(name), "value": value})),
+                }
+            }
+        }
+        (Value::Array(from), Value::Array(to)) if from.len() == to.len() => {
+            for (index, (from, to)) in from.iter().zip(to).enumerate() {
+                changes(from, to, &format!("{path}/{index}"), operations);
+            }
+        }
+        _ if from == to => {}
+        _ => operations.push(json!({"op": "replace", "path": path, "value": to})),
+    }
 }
 
 /// Returns the merge patch from one value to another.
