@@ -11,6 +11,7 @@
 mod authorization;
 mod composition;
 mod cost;
+mod cost_estimate;
 mod eval;
 mod evaluation_error;
 mod expression_type;
@@ -27,7 +28,7 @@ mod patterns;
 mod property_name;
 mod quantities;
 mod ratcheting;
-mod rule_definitions;
+mod rule_check;
 mod rule_run;
 mod rule_tree;
 mod semantic_version;
@@ -47,6 +48,7 @@ mod tests;
 
 pub use self::authorization::{AUTHORIZER, AccessQuery, AuthorizerDecision};
 pub use self::composition::{Composition, ExpressionValue, Variables};
+pub use self::cost_estimate::{SizeSchema, estimated_cost};
 pub use self::eval::Activation;
 pub use self::evaluation_error::EvaluationError;
 pub use self::expression_type::{expression_type, result_type_name};
@@ -156,18 +158,29 @@ impl Program {
         }
     }
 
-    /// Compiles an expression of the type `expected`, or of a type that is known only when it is evaluated. `mismatch` is the error for another type.
+    /// Compiles an expression of the type `expected`, or of a type that is known only when it is evaluated, and returns its estimated cost for
+    /// variables with these sizes too. `mismatch` is the error for another type.
     ///
     /// # Errors
     /// kube-apiserver's text for an invalid expression.
-    fn typed(text: &str, environment: &Environment, expected: &Type, mismatch: &str) -> Result<Self, String> {
+    fn typed(
+        text: &str,
+        environment: &Environment,
+        sizes: &SizeSchema,
+        expected: &Type,
+        mismatch: &str,
+    ) -> Result<(Self, u64), String> {
         let root = parsed(text)?;
-        let of = type_checker::check(&root, environment).map_err(|issues| failed(text, &issues))?;
+        let (of, types) =
+            type_checker::check_nodes(&root, environment).map_err(|issues| failed(text, &issues))?;
         match ConstantPatterns::new(&root) {
             Err(PatternError::Issues(issues)) => Err(failed(text, &issues)),
             _ if of != *expected && (of != Type::Dyn || root.has_declared_type()) => Err(mismatch.to_owned()),
             Err(PatternError::Program(why)) => Err(format!("{INSTANTIATION}{why}")),
-            Ok(patterns) => Ok(Self { root, patterns }),
+            Ok(patterns) => {
+                let cost = cost_estimate::rule_cost(&root, &types, sizes);
+                Ok((Self { root, patterns }, cost))
+            }
         }
     }
 

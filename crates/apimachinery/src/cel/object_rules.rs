@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::ratcheting::Correlated;
-use super::rule_definitions::{check_defaults, check_rules};
+use super::rule_check::{check_defaults, check_rules};
 use super::rule_run::{Place, RuleOutcome, RuleRun};
 use super::rule_tree::{RuleNode, has_rules};
 use super::value_schema::ValueSchema;
@@ -42,8 +42,7 @@ impl ObjectRules {
         check_defaults(open_api_v3_schema, place, &mut errors);
         // As in kube-apiserver, rules are only compiled if the defaults are valid.
         if errors.is_empty() {
-            let root = |source: &Value| ValueSchema::read(source).with_object_fields();
-            check_rules(open_api_v3_schema, place, root, None, &mut errors);
+            errors.extend(check_rules(open_api_v3_schema, place));
         }
         errors
     }

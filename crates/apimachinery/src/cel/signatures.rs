@@ -123,6 +123,8 @@ const FUNCTIONS: &[(&str, &[&str])] = &[
     ),
     ("slice", &["list(A).(int, int) -> list(A)"]),
     ("sort", &["list(#).() -> list(#)"]),
+    // The macro `sortBy` calls it.
+    ("@sortByAssociatedKeys", &["list(A).(list(#)) -> list(A)"]),
     ("sum", &["list(%).() -> %", "list(duration).() -> duration"]),
     // Optional values.
     ("hasValue", &["optional_type(A).() -> bool"]),
@@ -274,7 +276,7 @@ static OBJECTS: [&ObjectType; 11] = [
 ];
 static IP: ObjectType = ObjectType::opaque("net.IP");
 static CIDR: ObjectType = ObjectType::opaque("net.CIDR");
-static QUANTITY: ObjectType = ObjectType::opaque("kubernetes.Quantity");
+pub(super) static QUANTITY: ObjectType = ObjectType::opaque("kubernetes.Quantity");
 static SEMVER: ObjectType = ObjectType::opaque("kubernetes.Semver");
 static URL: ObjectType = ObjectType::opaque("kubernetes.URL");
 static NAMED_FORMAT: ObjectType = ObjectType::opaque("kubernetes.NamedFormat");
@@ -327,8 +329,17 @@ pub(super) fn resolve(function: &str, target: Option<&Type>, arguments: &[Type])
     found.map_or(Resolution::NoOverload, Resolution::Of)
 }
 
+/// Returns the parameters of the overloads that accept values of these types, as the table has them: `string.(string)`.
+pub(super) fn accepting(function: &str, target: Option<&Type>, arguments: &[Type]) -> Vec<&'static str> {
+    let overloads = TABLE.get(function).into_iter().flatten();
+    let accepting = overloads.filter(|overload| overload.result(target, arguments).is_some());
+    accepting.map(|overload| overload.call.as_str()).collect()
+}
+
 #[derive(Debug)]
 struct Overload {
+    /// Text of the target and the parameters.
+    call: String,
     target: Option<TypePattern>,
     parameters: Vec<TypePattern>,
     result: TypePattern,
@@ -367,6 +378,7 @@ impl Overload {
         };
         let parameters = parameters.strip_suffix(')').expect("a closing bracket in each row of the table");
         Self {
+            call: call.to_owned(),
             target,
             parameters: parts(parameters).into_iter().map(TypePattern::read).collect(),
             result: TypePattern::read(result),
@@ -488,6 +500,17 @@ mod tests {
     fn each_row_of_the_table_can_be_read() {
         assert_eq!(TABLE.len(), FUNCTIONS.len(), "two rows for one function");
         assert!(TABLE.values().all(|overloads| !overloads.is_empty()));
+    }
+
+    #[test]
+    fn several_overloads_accept_unknown_types() {
+        let list = Type::List(Box::new(Type::String));
+        assert_eq!(accepting("sort", Some(&list), &[]), ["list(string).()"]);
+        assert_eq!(accepting("_<_", None, &[Type::Dyn, Type::String]), ["(string, string)"]);
+        let of_index = accepting("_[_]", None, &[Type::Dyn, Type::Int]);
+        assert_eq!(of_index[..2], ["(list(A), int)", "(map(A, B), A)"]);
+        assert_eq!(of_index.len(), 4);
+        assert!(accepting("_<_", None, &[list.clone(), list]).is_empty());
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Type checking, with the messages of cel-go.
 
+use std::collections::BTreeMap;
+
 use super::message::{self, MessageNode};
 use super::signatures::{self, Resolution};
 use super::syntax_tree::{Expr, Fold, FoldKind, OPTIONAL_PART, SyntaxNode};
@@ -12,17 +14,38 @@ use super::{Environment, Issue, functions, property_name, text_format, times};
 /// # Errors
 /// All errors, ordered by their place in the text.
 pub(super) fn check(root: &SyntaxNode, environment: &Environment) -> Result<Type, Vec<Issue>> {
-    let mut checker =
-        TypeChecker { environment, locals: Vec::new(), issues: Vec::new(), literals: Vec::new(), formats: 0 };
-    let of = checker.type_of(root);
-    let TypeChecker { issues, literals, .. } = checker;
-    // As in cel-go, literals are only checked if the types fit.
-    let mut issues = if issues.is_empty() { literals } else { issues };
-    if issues.is_empty() {
-        return Ok(of.closed());
+    TypeChecker::new(environment).result(root).map(|(of, _)| of)
+}
+
+/// Returns the types of an expression and of all its nodes.
+///
+/// # Errors
+/// All errors, ordered by their place in the text.
+pub(super) fn check_nodes(
+    root: &SyntaxNode,
+    environment: &Environment,
+) -> Result<(Type, NodeTypes), Vec<Issue>> {
+    let mut checker = TypeChecker::new(environment);
+    checker.types = Some(NodeTypes::default());
+    checker.result(root)
+}
+
+/// Types of the nodes of a tree, which must not be moved.
+#[derive(Debug, Default)]
+pub(super) struct NodeTypes {
+    /// By the address of the node: two nodes of a tree may have one place in the text.
+    types: BTreeMap<usize, Type>,
+}
+
+impl NodeTypes {
+    fn record(&mut self, node: &SyntaxNode, of: &Type) {
+        self.types.insert(std::ptr::from_ref(node).addr(), of.clone().closed());
     }
-    issues.sort_by_key(|issue| issue.at);
-    Err(issues)
+
+    /// Returns the type of a node; `Dyn` if it has none.
+    pub(super) fn of(&self, node: &SyntaxNode) -> Type {
+        self.types.get(&std::ptr::from_ref(node).addr()).cloned().unwrap_or(Type::Dyn)
+    }
 }
 
 struct TypeChecker<'a> {
@@ -34,11 +57,43 @@ struct TypeChecker<'a> {
     literals: Vec<Issue>,
     /// Number of surrounding calls of `format`: their arguments may be lists of several types.
     formats: usize,
+    /// Types of the nodes, if they are wanted.
+    types: Option<NodeTypes>,
 }
 
-impl TypeChecker<'_> {
+impl<'a> TypeChecker<'a> {
+    fn new(environment: &'a Environment) -> Self {
+        Self {
+            environment,
+            locals: Vec::new(),
+            issues: Vec::new(),
+            literals: Vec::new(),
+            formats: 0,
+            types: None,
+        }
+    }
+
+    fn result(mut self, root: &SyntaxNode) -> Result<(Type, NodeTypes), Vec<Issue>> {
+        let of = self.type_of(root);
+        // As in cel-go, literals are only checked if the types fit.
+        let mut issues = if self.issues.is_empty() { self.literals } else { self.issues };
+        if issues.is_empty() {
+            return Ok((of.closed(), self.types.unwrap_or_default()));
+        }
+        issues.sort_by_key(|issue| issue.at);
+        Err(issues)
+    }
+
     /// Returns the type of a node; `Dyn` after an error, so that one mistake is reported once.
     fn type_of(&mut self, node: &SyntaxNode) -> Type {
+        let of = self.type_of_expr(node);
+        if let Some(types) = &mut self.types {
+            types.record(node, &of);
+        }
+        of
+    }
+
+    fn type_of_expr(&mut self, node: &SyntaxNode) -> Type {
         match &node.expr {
             Expr::Literal(literal) => of_literal(literal),
             Expr::Ident(name) => self.of_ident(node.at, name),

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use super::signatures::QUANTITY;
+
 /// Type of an expression.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Type {
@@ -68,6 +70,9 @@ impl PartialEq for ObjectType {
 }
 
 impl Type {
+    /// Quantities, such as `quantity('500m')`.
+    pub const QUANTITY: Self = Self::Object(&QUANTITY);
+
     /// Whether a value of this type can be one of the other type, and if so the type of both.
     pub(super) fn unified(&self, other: &Self) -> Option<Self> {
         match (self, other) {

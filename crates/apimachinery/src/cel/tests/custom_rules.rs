@@ -273,7 +273,7 @@ fn rules_are_checked_with_the_types_of_the_schema() {
         "size": {"type": "integer"}, "ratio": {"type": "number"}, "on": {"type": "boolean"}, "name": {"type": "string"},
         "port": {"x-kubernetes-int-or-string": true}, "when": {"type": "string", "format": "date-time"},
         "wait": {"type": "string", "format": "duration"}, "data": {"type": "string", "format": "byte"},
-        "tags": {"type": "array", "items": {"type": "string"}},
+        "tags": {"type": "array", "maxItems": 10, "items": {"type": "string"}},
         "items": {"type": "array", "items": {"type": "object", "properties": {"n": {"type": "integer"}}}},
         "labels": {"type": "object", "additionalProperties": {"type": "string"}},
         "any": {"x-kubernetes-preserve-unknown-fields": true},

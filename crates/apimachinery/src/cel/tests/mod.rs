@@ -1,5 +1,6 @@
 //! Conditions with their values and errors.
 
+mod cost_estimates;
 mod costs;
 mod custom_rules;
 mod library;

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
-use kube_apimachinery::cel::{Environment, ObjectType, Type, expression_type, result_type_name};
+use kube_apimachinery::cel::{
+    Environment, ObjectType, SizeSchema, Type, estimated_cost, expression_type, result_type_name,
+};
 use kube_apimachinery::go;
 use kube_apimachinery::names;
 use kube_apimachinery::status::FieldError;
@@ -22,21 +24,41 @@ const EFFECTS: [&str; 3] = ["NoExecute", "NoSchedule", "None"];
 /// Maximum length of the name of an attribute.
 const MAX_ID: usize = 32;
 
+/// Maximum estimated cost of an expression.
+const MAX_COST: u64 = 1_000_000;
+/// Maximum length of the name of a driver, and of the domain of an attribute.
+const DOMAIN: u64 = 63;
+/// Maximum length of an attribute's value.
+const ATTRIBUTE: u64 = 64;
+/// Maximum number of attributes of a device, and of capacities.
+const ATTRIBUTES: u64 = 32;
+
 /// Variables of the expressions that select devices.
 static DEVICES: LazyLock<Environment> =
-    LazyLock::new(|| Environment::new(vec![("device", Type::Object(&DEVICE))]).with_bindings());
+    LazyLock::new(|| Environment::new(vec![(VARIABLE, Type::Object(&DEVICE))]).with_bindings());
+const VARIABLE: &str = "device";
+
+/// Sizes of the values of a device.
+static SIZES: LazyLock<SizeSchema> = LazyLock::new(|| {
+    let by_domain = |values: SizeSchema| SizeSchema::map(SizeSchema::value(DOMAIN), values, ATTRIBUTES);
+    let by_name = |values: SizeSchema| SizeSchema::map(SizeSchema::value(MAX_ID as u64), values, ATTRIBUTES);
+    SizeSchema::object(vec![
+        ("driver", SizeSchema::value(DOMAIN)),
+        ("allowMultipleAllocations", SizeSchema::value(1)),
+        ("attributes", by_domain(by_name(SizeSchema::value(ATTRIBUTE)).with_keys())),
+        ("capacity", by_domain(by_name(SizeSchema::value(0)))),
+    ])
+});
 
 static DEVICE: ObjectType = ObjectType {
     name: "kubernetes.DRADevice",
     field: |name| {
-        // By domain and name; the types of attributes are known only at run time, and quantities have no type here.
-        let of_domains = || {
-            let of_names = Type::Map(Box::new(Type::String), Box::new(Type::Dyn));
-            Type::Map(Box::new(Type::String), Box::new(of_names))
-        };
+        let map = |values: Type| Type::Map(Box::new(Type::String), Box::new(values));
+        // By domain and name; the types of attributes are known only at run time.
         match name {
             "driver" => Some(Type::String),
-            "attributes" | "capacity" => Some(of_domains()),
+            "attributes" => Some(map(map(Type::Dyn))),
+            "capacity" => Some(map(map(Type::QUANTITY))),
             "allowMultipleAllocations" => Some(Type::Bool),
             _ => None,
         }
@@ -205,7 +227,15 @@ fn validate_selector(selector: &Value, path: &str) -> Vec<FieldError> {
         return vec![too_long(field, MAX_LENGTH)];
     }
     let why = match expression_type(expression, &DEVICES, &[]) {
-        Ok(None | Some(Type::Bool | Type::Dyn)) => return Vec::new(),
+        Ok(None) => return Vec::new(),
+        Ok(Some(Type::Bool | Type::Dyn)) => {
+            let cost = estimated_cost(expression, &DEVICES, VARIABLE, &SIZES);
+            let is_expensive = cost.is_some_and(|cost| cost > MAX_COST);
+            return is_expensive
+                .then(|| FieldError::forbidden(field, "too complex, exceeds cost limit"))
+                .into_iter()
+                .collect();
+        }
         Ok(Some(of)) => {
             format!("must evaluate to bool or the unknown type, not {}", result_type_name(&of))
         }
@@ -402,4 +432,64 @@ fn identifier(name: &str, field: &str) -> Vec<FieldError> {
         errors.push(invalid_text(field, name, WHY));
     }
     errors
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// Computed by `CompileCELExpression` of k8s.io/dynamic-resource-allocation v0.36.3.
+    const COSTS: &[(u64, &str)] = &[
+        (0, "true"),
+        (4, "device.driver == 'dra.example.com'"),
+        (3, "device.driver.startsWith('dra.')"),
+        (5, "device.attributes['dra.example.com'].model == 'a'"),
+        (6, "device.attributes['dra.example.com'].version.isGreaterThan(semver('1.0.0'))"),
+        (4, "device.attributes['dra.example.com'].shared"),
+        (18, "device.attributes['dra.example.com'].name.matches('^a.*b$')"),
+        (7, "device.capacity['dra.example.com'].memory.compareTo(quantity('1Gi')) >= 0"),
+        (6, "device.capacity['dra.example.com'].memory == quantity('1Gi')"),
+        (7, "'dra.example.com' in device.attributes && 'x' in device.attributes['dra.example.com']"),
+        (195, "device.attributes.exists(d, d == 'a')"),
+        (5_379, "device.attributes.all(d, device.attributes[d].all(n, n == 'a'))"),
+        (10_499, "device.attributes.all(d, device.attributes[d].all(n, device.attributes[d][n] == 'a'))"),
+        (
+            9_707_715,
+            "device.attributes.all(d, device.attributes.all(e, device.attributes[d].all(n, device.attributes[e].all(m, n == m))))",
+        ),
+        (
+            409_213_187,
+            "device.attributes.all(d, device.attributes[d].all(n, device.attributes.all(e, device.attributes[e].all(m, device.attributes.all(f, f == d)))))",
+        ),
+        (1_306, "device.attributes['a'].map(s, s.lowerAscii()).map(s, s.lowerAscii()).exists(s, s == 'x')"),
+        (1_050, "device.attributes['a'].map(s, s).map(s, s).exists(s, s == 'x')"),
+        (18, "device.attributes['a'].s.lowerAscii().contains('abc')"),
+        (39, "device.attributes['dra.example.com'].services.lowerAscii().matches('^(.*(a|b|c)+.*)$')"),
+        (356, "device.capacity['a'].exists(k, device.capacity['a'][k].isGreaterThan(quantity('1')))"),
+        (11_523, "device.capacity.all(d, device.capacity[d].all(n, device.capacity[d][n] == quantity('1')))"),
+        (8, "has(device.attributes['a'].b) && device.attributes['a'].b == 5"),
+        (5, "device.allowMultipleAllocations == true || device.allowMultipleAllocations"),
+        (6, "device.attributes['a'].?b.orValue('x') == 'c'"),
+    ];
+
+    #[test]
+    fn estimates_are_those_of_kube_apiserver() {
+        for (cost, text) in COSTS {
+            assert_eq!(estimated_cost(text, &DEVICES, VARIABLE, &SIZES), Some(*cost), "{text}");
+        }
+    }
+
+    #[test]
+    fn expensive_selectors_are_refused() {
+        let check = |text: &str| {
+            let errors = validate_selector(&json!({"cel": {"expression": text}}), "s");
+            errors.into_iter().map(|error| format!("{}: {}", error.field, error.message)).collect::<Vec<_>>()
+        };
+        let of_all = |inner: &str| format!("device.attributes.all(d, device.attributes[d].all(n, {inner}))");
+        assert!(check(&of_all("device.attributes[d][n] == 'a'")).is_empty());
+        let expensive = of_all(&of_all("true").replace("d,", "e,").replace("[d]", "[e]"));
+        assert_eq!(check(&expensive), ["s.cel.expression: Forbidden: too complex, exceeds cost limit"]);
+    }
 }
