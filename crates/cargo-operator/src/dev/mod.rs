@@ -453,7 +453,7 @@ impl Development {
         let below = format!("{}/", self.project.folder.display());
         let mut objects = 0;
         let mut applied = Vec::new();
-        let files = self.sample_state.to_apply(choice, &texts);
+        let files = self.sample_state.choose(choice, &texts);
         for file in &files {
             match self.target.apply_samples(file).await {
                 Ok(count) => {

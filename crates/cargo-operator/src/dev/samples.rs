@@ -76,7 +76,7 @@ impl Samples {
     }
 
     /// Returns the files to apply, in their order. Files that are gone are forgotten, so that they count as new when they come back.
-    pub(super) fn to_apply(&mut self, choice: Choice, files: &SampleTexts) -> Vec<PathBuf> {
+    pub(super) fn choose(&mut self, choice: Choice, files: &SampleTexts) -> Vec<PathBuf> {
         self.again = None;
         let waiting = std::mem::take(&mut self.waiting);
         self.applied.retain(|file, _| files.contains_key(file));
@@ -168,7 +168,7 @@ mod tests {
     /// Applies the files that are due; those in `refused` are refused with this reason. Returns all that were tried.
     fn apply(samples: &mut Samples, files: &[(&str, &str)], refused: &[(&str, &str)]) -> Vec<String> {
         let files = texts(files);
-        let tried = samples.to_apply(Choice::Due, &files);
+        let tried = samples.choose(Choice::Due, &files);
         for file in &tried {
             match refused.iter().find(|(path, _)| file == Path::new(path)) {
                 Some((_, reason)) => {
@@ -194,7 +194,7 @@ mod tests {
         // A file that goes and comes back.
         assert_eq!(apply(&mut samples, &[("b", "1")], &[]), Vec::<String>::new());
         assert_eq!(apply(&mut samples, &[("a", "2"), ("b", "1")], &[]), ["a"]);
-        let all = samples.to_apply(Choice::All, &texts(&[("a", "2"), ("b", "1")]));
+        let all = samples.choose(Choice::All, &texts(&[("a", "2"), ("b", "1")]));
         assert_eq!(all, [PathBuf::from("a"), "b".into()]);
     }
 
@@ -230,9 +230,9 @@ mod tests {
         assert_eq!(apply(&mut samples, &files, &refused), ["a", "b", "c"]);
         assert!(samples.next_attempt().is_some());
         samples.attempt();
-        assert_eq!(samples.to_apply(Choice::Waiting, &texts(&files)), [PathBuf::from("a")]);
-        assert_eq!(samples.to_apply(Choice::Waiting, &texts(&files)), Vec::<PathBuf>::new());
-        assert_eq!(samples.to_apply(Choice::Due, &texts(&files)), [PathBuf::from("a"), "b".into()]);
+        assert_eq!(samples.choose(Choice::Waiting, &texts(&files)), [PathBuf::from("a")]);
+        assert_eq!(samples.choose(Choice::Waiting, &texts(&files)), Vec::<PathBuf>::new());
+        assert_eq!(samples.choose(Choice::Due, &texts(&files)), [PathBuf::from("a"), "b".into()]);
     }
 
     #[test]
