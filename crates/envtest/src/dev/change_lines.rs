@@ -125,11 +125,11 @@ impl ChangeLines {
                 (self.owner(object, &commit.namespace)?, format!("{} {place} {verb}", commit.resource), false)
             }
         };
-        self.add(subject, step, ends, now)
+        self.add(&subject, step, ends, now)
     }
 
     /// Adds a failed reconcile at the time `now`, and returns the line that it completes.
-    pub(super) fn failed(&mut self, failed: FailedReconcile, now: Duration) -> Option<String> {
+    pub(super) fn failed(&mut self, failed: &FailedReconcile, now: Duration) -> Option<String> {
         let subject = subject_of(&failed.kind, &place(&failed.namespace, &failed.name));
         // A line has no line breaks.
         let error = failed.error.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -144,7 +144,7 @@ impl ChangeLines {
         let step = format!("failed: {error}");
         let failing = Failing { error, failures: 1, unreported: 0, reported: now, pause: REPEATED };
         self.failing.insert(subject.clone(), failing);
-        self.add(subject, step, true, now)
+        self.add(&subject, step, true, now)
     }
 
     /// Forgets failures, because another program of the operator starts: its first failures are printed even if they are the same.
@@ -153,15 +153,15 @@ impl ChangeLines {
     }
 
     /// Adds a step to the line of an object, and returns the line if it is complete.
-    fn add(&mut self, subject: String, step: String, ends: bool, now: Duration) -> Option<String> {
+    fn add(&mut self, subject: &str, step: String, ends: bool, now: Duration) -> Option<String> {
         let new = Line { begun: now, last: now, steps: Vec::new() };
-        let line = self.open.entry(subject.clone()).or_insert(new);
+        let line = self.open.entry(subject.to_owned()).or_insert(new);
         line.last = now;
         line.steps.push(step);
         if !ends && line.steps.len() < STEPS {
             return None;
         }
-        self.open.remove(&subject).map(|line| line.text(&subject))
+        self.open.remove(subject).map(|line| line.text(subject))
     }
 
     /// The operator's object that controls `object`.

@@ -204,7 +204,7 @@ impl DrivenSession {
                 json!({})
             }
             Request::Failed { kind, namespace, name, error } => {
-                self.progress()?.failed(FailedReconcile { kind, namespace, name, error });
+                self.progress()?.failed(&FailedReconcile { kind, namespace, name, error });
                 json!({})
             }
             Request::Apply { path } => {

@@ -40,7 +40,7 @@ impl Progress {
     }
 
     /// Reports a failed reconcile of the operator.
-    pub(super) fn failed(&mut self, failed: FailedReconcile) {
+    pub(super) fn failed(&mut self, failed: &FailedReconcile) {
         // The changes that led to the reconcile are in the same line.
         while let Ok((at, commit)) = self.commits.try_recv() {
             self.lines.extend(self.changes.commit(&commit, at));

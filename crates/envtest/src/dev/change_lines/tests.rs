@@ -27,7 +27,7 @@ fn check(definition: &str, commits: &[(u64, &str, Value, Value)], expected: &[&s
             let [kind, namespace, name] = [kind, namespace, name].map(str::to_owned);
             let error = after.as_str().expect("an error").to_owned();
             let failed = FailedReconcile { kind, namespace, name, error };
-            take(now, changes.failed(failed, now).into_iter().collect());
+            take(now, changes.failed(&failed, now).into_iter().collect());
             continue;
         }
         let (resource, group) = resource.split_once('.').unwrap_or((resource, ""));
@@ -225,13 +225,13 @@ fn another_program_has_failures_of_its_own_and_few_objects_are_remembered() {
     };
     let mut changes = ChangeLines::default();
     let line = |name: &str| Some(format!("guestbook a/{name}  failed: no luck"));
-    assert_eq!(changes.failed(failed("b"), Duration::ZERO), line("b"));
-    assert_eq!(changes.failed(failed("b"), Duration::ZERO), None);
+    assert_eq!(changes.failed(&failed("b"), Duration::ZERO), line("b"));
+    assert_eq!(changes.failed(&failed("b"), Duration::ZERO), None);
     changes.forget_failures();
-    assert_eq!(changes.failed(failed("b"), Duration::ZERO), line("b"));
+    assert_eq!(changes.failed(&failed("b"), Duration::ZERO), line("b"));
     for number in 0..2 * FAILING {
         let name = format!("c{number}");
-        assert_eq!(changes.failed(failed(&name), Duration::ZERO), line(&name));
+        assert_eq!(changes.failed(&failed(&name), Duration::ZERO), line(&name));
     }
     assert_eq!(changes.failing.len(), FAILING);
 }
