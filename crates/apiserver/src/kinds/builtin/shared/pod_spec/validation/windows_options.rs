@@ -1,5 +1,6 @@
 //! Validation of pods with Windows: their own options, and fields of security contexts that only Linux has.
 
+use kube_apimachinery::go_struct::internal_text;
 use kube_apimachinery::names;
 use kube_apimachinery::status::FieldError;
 use serde_json::Value;
@@ -7,7 +8,6 @@ use serde_json::Value;
 use super::CONTAINERS;
 use crate::kinds::builtin::shared::field_checks::invalid_text;
 use crate::kinds::builtin::shared::fields::list;
-use crate::kinds::builtin::shared::label_selector::invalid;
 
 const MAX_CREDENTIALS_KIB: usize = 64;
 /// Length that the domain of a user must not reach, and maximum length of its name.
@@ -113,23 +113,26 @@ pub(super) fn host_processes(spec: &Value, path: &str) -> Vec<FieldError> {
 /// Validates the options for Windows in the security context at `path`.
 pub(super) fn options(context: &Value, path: &str) -> Vec<FieldError> {
     let options = &context["windowsOptions"];
-    let place = |field: &str| format!("{path}.windowsOptions.{field}");
+    let given = |field: &str| options[field].as_str();
+    // Pointers are shown as JSON.
+    let refuse = |field: &str, why: &str| {
+        let shown = internal_text("string", &options[field]);
+        FieldError::invalid(format!("{path}.windowsOptions.{field}"), &shown, why)
+    };
     let mut errors = Vec::new();
-    if let Some(name) = options["gmsaCredentialSpecName"].as_str() {
-        errors.extend(invalid(&place("gmsaCredentialSpecName"), name, &names::subdomain(name)));
+    if let Some(name) = given("gmsaCredentialSpecName") {
+        errors.extend(names::subdomain(name).iter().map(|why| refuse("gmsaCredentialSpecName", why)));
     }
-    if let Some(credentials) = options["gmsaCredentialSpec"].as_str() {
-        let field = place("gmsaCredentialSpec");
+    if let Some(credentials) = given("gmsaCredentialSpec") {
         if credentials.is_empty() {
-            errors.push(invalid_text(field, credentials, "gmsaCredentialSpec cannot be an empty string"));
+            errors.push(refuse("gmsaCredentialSpec", "gmsaCredentialSpec cannot be an empty string"));
         } else if credentials.len() > MAX_CREDENTIALS_KIB << 10 {
             let why = format!("gmsaCredentialSpec size must be under {MAX_CREDENTIALS_KIB} KiB");
-            errors.push(invalid_text(field, credentials, &why));
+            errors.push(refuse("gmsaCredentialSpec", &why));
         }
     }
-    if let Some(name) = options["runAsUserName"].as_str() {
-        let field = place("runAsUserName");
-        errors.extend(user_name(name).iter().map(|why| invalid_text(&*field, name, why)));
+    if let Some(name) = given("runAsUserName") {
+        errors.extend(user_name(name).iter().map(|why| refuse("runAsUserName", why)));
     }
     errors
 }
@@ -227,6 +230,18 @@ mod tests {
         ] {
             assert_eq!(user_name(name), expected, "{name:?}");
         }
+    }
+
+    /// Recorded from kube-apiserver v1.36.3.
+    #[test]
+    fn options_are_shown_as_json() {
+        check(
+            &options(&json!({"windowsOptions": {"runAsUserName": "a\u{1}"}}), "spec.securityContext"),
+            &[
+                "spec.securityContext.windowsOptions.runAsUserName: Invalid value: \"a\\u0001\": runAsUserName cannot contain control \
+                 characters",
+            ],
+        );
     }
 
     /// Recorded from kube-apiserver v1.36.3.
