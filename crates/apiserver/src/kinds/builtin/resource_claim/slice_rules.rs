@@ -42,7 +42,6 @@ pub(super) fn validate(spec: &Value, old: Option<&Value>) -> Vec<FieldError> {
     }
     errors.extend(validate_nodes(spec));
     let (devices, counters) = (list(spec, "devices"), list(spec, "sharedCounters"));
-    // Empty lists count too.
     if !spec["devices"].is_null() && !spec["sharedCounters"].is_null() {
         let why = "only one of `sharedCounters` or `devices` is allowed";
         errors.push(invalid_text(PATH, "", why));
