@@ -177,7 +177,7 @@ fn with_old_amounts(new: &Value, old: &Value) -> Value {
 fn without_empty(resources: &Value) -> Value {
     let mut resources = resources.as_object().cloned().unwrap_or_default();
     resources
-        .retain(|kind, amounts| !amounts.is_null() && !(KINDS.contains(&kind.as_str()) && is_empty(amounts)));
+        .retain(|kind, amounts| !(amounts.is_null() || KINDS.contains(&kind.as_str()) && is_empty(amounts)));
     Value::Object(resources)
 }
 
