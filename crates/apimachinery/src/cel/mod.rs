@@ -287,12 +287,24 @@ impl Issue {
         let line = before.matches('\n').count();
         let column = before.rsplit('\n').next().unwrap_or_default().chars().count();
         let shown = text.split('\n').nth(line).unwrap_or_default().replace('\t', " ");
-        format!(
-            "ERROR: <input>:{}:{}: {}\n | {shown}\n | {}^",
-            line + 1,
-            column + 1,
-            self.message,
-            ".".repeat(column)
-        )
+        // As in Go's library, marks below characters outside of ASCII have full width.
+        let mut marks: String =
+            shown.chars().take(column).map(|c| if c.is_ascii() { '.' } else { '\u{ff0e}' }).collect();
+        let is_wide = shown.chars().nth(column).is_some_and(|c| !c.is_ascii());
+        marks.push(if is_wide { '\u{ff3e}' } else { '^' });
+        format!("ERROR: <input>:{}:{}: {}\n | {shown}\n | {marks}", line + 1, column + 1, self.message)
+    }
+}
+
+#[cfg(test)]
+mod issue_tests {
+    use super::Issue;
+
+    /// Error of kube-apiserver v1.36.3.
+    #[test]
+    fn marks_below_wide_characters_are_wide() {
+        let issue = Issue::new(3, "x");
+        assert_eq!(issue.shown("Ünï"), "ERROR: <input>:1:3: x\n | Ünï\n | \u{ff0e}.\u{ff3e}");
+        assert_eq!(issue.shown("a b"), "ERROR: <input>:1:4: x\n | a b\n | ...^");
     }
 }
