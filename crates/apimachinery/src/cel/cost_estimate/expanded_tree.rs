@@ -6,6 +6,8 @@ use super::super::type_checker::NodeTypes;
 use super::super::types::Type;
 use super::super::value::Literal;
 
+/// Maximum number of nodes. Only a chain of `optMap` needs more: each call doubles the nodes of the calls before it.
+const NODES: usize = 1 << 18;
 /// Variable with the result of a loop so far.
 const ACCUMULATOR: &str = "__result__";
 /// Variable with the list that `sortBy` sorts.
@@ -79,10 +81,11 @@ pub(super) struct Loop<'t> {
 }
 
 impl<'t> ExpandedTree<'t> {
-    pub(super) fn new(root: &'t SyntaxNode, types: &'t NodeTypes) -> Self {
+    /// Expands the macros of an expression; `None` if the result has too many nodes.
+    pub(super) fn new(root: &'t SyntaxNode, types: &'t NodeTypes) -> Option<Self> {
         let mut expansion = Expansion { types, nodes: Vec::new() };
         let root = expansion.node(root);
-        Self { nodes: expansion.nodes, root }
+        (!expansion.is_full()).then_some(Self { nodes: expansion.nodes, root })
     }
 
     pub(super) fn root(&self) -> NodeId {
@@ -104,8 +107,15 @@ struct Expansion<'t> {
 }
 
 impl<'t> Expansion<'t> {
+    /// Whether nothing can be added any more. Then the tree is not used, and each new node is the last one.
+    fn is_full(&self) -> bool {
+        self.nodes.len() >= NODES
+    }
+
     fn add(&mut self, of: Type, expr: ExpandedExpr<'t>) -> NodeId {
-        self.nodes.push(ExpandedNode { of, expr });
+        if !self.is_full() {
+            self.nodes.push(ExpandedNode { of, expr });
+        }
         self.nodes.len() - 1
     }
 
@@ -115,6 +125,9 @@ impl<'t> Expansion<'t> {
 
     /// Adds a node with the nodes below it.
     fn node(&mut self, node: &'t SyntaxNode) -> NodeId {
+        if self.is_full() {
+            return self.nodes.len() - 1;
+        }
         let of = self.types.of(node);
         let expr = match &node.expr {
             Expr::Literal(literal) => ExpandedExpr::Literal(literal),

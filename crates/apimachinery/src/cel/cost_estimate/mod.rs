@@ -36,12 +36,16 @@ pub fn estimated_cost(
 ) -> Option<u64> {
     let root = parsed(text).ok()?;
     let (_, types) = type_checker::check_nodes(&root, environment).ok()?;
-    let tree = ExpandedTree::new(&root, &types);
-    Some(CostEstimator::new(&tree, sizes, Some(variable)).total())
+    Some(cost(&root, &types, sizes, Some(variable)))
 }
 
 /// Returns the estimated cost of a rule about a value with these sizes. As in kube-apiserver, all variables have them.
 pub(super) fn rule_cost(root: &SyntaxNode, types: &NodeTypes, sizes: &SizeSchema) -> u64 {
+    cost(root, types, sizes, None)
+}
+
+/// Returns the largest cost if the expanded expression is too large.
+fn cost(root: &SyntaxNode, types: &NodeTypes, sizes: &SizeSchema, variable: Option<&str>) -> u64 {
     let tree = ExpandedTree::new(root, types);
-    CostEstimator::new(&tree, sizes, None).total()
+    tree.map_or(u64::MAX, |tree| CostEstimator::new(&tree, sizes, variable).total())
 }

@@ -99,6 +99,18 @@ fn deep_expressions_have_an_estimate() {
     }
 }
 
+#[test]
+fn chains_that_double_the_nodes_end() {
+    let environment = Environment::new(vec![("self", Type::String)]);
+    let chain = |calls: usize| {
+        let text = format!("optional.of(self){}.hasValue()", ".optMap(x, x)".repeat(calls));
+        estimated_cost(&text, &environment, "self", &SizeSchema::value(1))
+    };
+    // Each call evaluates the calls before it twice: to look for a value, and to get it. The first numbers are those of kube-apiserver.
+    assert_eq!([chain(1), chain(2), chain(5)], [Some(19), Some(51), Some(499)]);
+    assert_eq!(chain(60), Some(u64::MAX));
+}
+
 const NESTED: &str = "self.all(x, self.exists(y, x == y))";
 const ADVICE: &str = " (try simplifying the rule, or adding maxItems, maxProperties, and maxLength where arrays, maps, and strings are \
                       declared)";
