@@ -295,16 +295,3 @@ impl Issue {
         format!("ERROR: <input>:{}:{}: {}\n | {shown}\n | {marks}", line + 1, column + 1, self.message)
     }
 }
-
-#[cfg(test)]
-mod issue_tests {
-    use super::Issue;
-
-    /// Error of kube-apiserver v1.36.3.
-    #[test]
-    fn marks_below_wide_characters_are_wide() {
-        let issue = Issue::new(3, "x");
-        assert_eq!(issue.shown("Ünï"), "ERROR: <input>:1:3: x\n | Ünï\n | \u{ff0e}.\u{ff3e}");
-        assert_eq!(issue.shown("a b"), "ERROR: <input>:1:4: x\n | a b\n | ...^");
-    }
-}

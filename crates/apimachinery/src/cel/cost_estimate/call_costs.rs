@@ -2,7 +2,7 @@
 
 use super::super::types::Type;
 use super::cost_estimator::{CallEstimate, CostEstimator, EntrySizes, LIST, Operand};
-use super::expanded_tree::NodeId;
+use super::expanded_tree::ExpandedId;
 use super::size_range::{SizeRange, scaled};
 use super::value_path::ValuePath;
 
@@ -36,7 +36,7 @@ impl<'t> CostEstimator<'t> {
     /// Estimates a call of an overload. The cost contains those of the arguments, but not that of the target.
     pub(super) fn estimate(
         &mut self,
-        id: NodeId,
+        id: ExpandedId,
         (function, overload): (&str, &str),
         target: Option<&Operand<'t>>,
         arguments: &[Operand<'t>],
@@ -225,7 +225,7 @@ impl<'t> CostEstimator<'t> {
     /// Estimates all other calls. Most cost one unit.
     fn builtin_call(
         &mut self,
-        id: NodeId,
+        id: ExpandedId,
         call: (&str, &str),
         target: Option<&Operand<'t>>,
         arguments: &[Operand<'t>],
@@ -271,7 +271,7 @@ impl<'t> CostEstimator<'t> {
         }
     }
 
-    fn conditional(&mut self, id: NodeId, arguments: &[Operand<'t>], costs: &[u64]) -> CallEstimate {
+    fn conditional(&mut self, id: ExpandedId, arguments: &[Operand<'t>], costs: &[u64]) -> CallEstimate {
         let ([_, one, other], [condition, first, second]) = (arguments, costs) else {
             return CallEstimate::costs(1);
         };

@@ -2,7 +2,7 @@
 
 use super::super::types::Type;
 use super::super::value::Literal;
-use super::expanded_tree::{ExpandedCall, ExpandedExpr, ExpandedTree, Loop, NodeId};
+use super::expanded_tree::{ExpandedCall, ExpandedExpr, ExpandedId, ExpandedTree, Loop};
 use super::size_range::SizeRange;
 use super::size_schema::SizeSchema;
 use super::value_path::ValuePath;
@@ -59,7 +59,7 @@ enum LoopVariable {
 
 /// An argument or target of a call.
 pub(super) struct Operand<'t> {
-    pub(super) id: NodeId,
+    pub(super) id: ExpandedId,
     pub(super) path: ValuePath<'t>,
     pub(super) size: Option<SizeRange>,
 }
@@ -103,7 +103,7 @@ impl<'t> CostEstimator<'t> {
     }
 
     // Functions through which nested expressions recurse leave their rarer parts to others, so that their frames are small.
-    fn cost(&mut self, id: NodeId) -> u64 {
+    fn cost(&mut self, id: ExpandedId) -> u64 {
         match self.expr(id) {
             ExpandedExpr::Literal(_) => 0,
             ExpandedExpr::Ident(name) => {
@@ -131,15 +131,15 @@ impl<'t> CostEstimator<'t> {
         }
     }
 
-    fn expr(&self, id: NodeId) -> &'t ExpandedExpr<'t> {
+    fn expr(&self, id: ExpandedId) -> &'t ExpandedExpr<'t> {
         &self.tree.node(id).expr
     }
 
-    pub(super) fn type_of(&self, id: NodeId) -> &'t Type {
+    pub(super) fn type_of(&self, id: ExpandedId) -> &'t Type {
         &self.tree.node(id).of
     }
 
-    fn select(&mut self, id: NodeId, operand: NodeId, field: &'t str) -> u64 {
+    fn select(&mut self, id: ExpandedId, operand: ExpandedId, field: &'t str) -> u64 {
         self.paths[id] = self.path(operand).with(field);
         let has_fields = matches!(
             self.type_of(operand),
@@ -148,7 +148,7 @@ impl<'t> CostEstimator<'t> {
         if has_fields { SELECTION } else { 0 }
     }
 
-    fn list(&mut self, id: NodeId, elements: &'t [NodeId]) -> u64 {
+    fn list(&mut self, id: ExpandedId, elements: &'t [ExpandedId]) -> u64 {
         let (mut cost, mut sizes) = (LIST, Vec::with_capacity(elements.len()));
         for element in elements {
             cost = cost.saturating_add(self.cost(*element));
@@ -159,7 +159,7 @@ impl<'t> CostEstimator<'t> {
         cost
     }
 
-    fn map(&mut self, id: NodeId, entries: &'t [(NodeId, NodeId)]) -> u64 {
+    fn map(&mut self, id: ExpandedId, entries: &'t [(ExpandedId, ExpandedId)]) -> u64 {
         let (mut cost, mut keys, mut values) = (MAP, Vec::new(), Vec::new());
         for (key, value) in entries {
             cost = cost.saturating_add(self.cost(*key));
@@ -172,7 +172,7 @@ impl<'t> CostEstimator<'t> {
         cost
     }
 
-    fn call(&mut self, id: NodeId, call: &'t ExpandedCall<'t>) -> u64 {
+    fn call(&mut self, id: ExpandedId, call: &'t ExpandedCall<'t>) -> u64 {
         if let ("dyn", [argument]) = (call.function, &call.arguments[..]) {
             let cost = self.cost(*argument);
             self.copy_sizes(id, *argument);
@@ -190,7 +190,7 @@ impl<'t> CostEstimator<'t> {
     /// Returns the cost of the dearest overload of a call with its arguments.
     fn overloads(
         &mut self,
-        id: NodeId,
+        id: ExpandedId,
         call: &'t ExpandedCall<'t>,
         arguments: &[Operand<'t>],
         costs: &[u64],
@@ -219,7 +219,7 @@ impl<'t> CostEstimator<'t> {
         cost
     }
 
-    fn of_loop(&mut self, id: NodeId, of: &'t Loop<'t>) -> u64 {
+    fn of_loop(&mut self, id: ExpandedId, of: &'t Loop<'t>) -> u64 {
         let mut sum = self.cost(of.range);
         sum = sum.saturating_add(self.cost(of.start));
         self.bind(of.accumulator, of.start);
@@ -258,7 +258,7 @@ impl<'t> CostEstimator<'t> {
         }
     }
 
-    fn push(&mut self, name: &'t str, range: NodeId, meaning: LoopVariable) {
+    fn push(&mut self, name: &'t str, range: ExpandedId, meaning: LoopVariable) {
         let entries = self.entries(range);
         let is_list =
             entries.map_or_else(|| matches!(self.type_of(range), Type::List(_)), |entries| entries.is_list);
@@ -278,7 +278,7 @@ impl<'t> CostEstimator<'t> {
     }
 
     /// Adds a variable with a value.
-    fn bind(&mut self, name: &'t str, value: NodeId) {
+    fn bind(&mut self, name: &'t str, value: ExpandedId) {
         let path = self.path(value);
         let entries = self.entries(value);
         let size = self.size(value);
@@ -295,7 +295,7 @@ impl<'t> CostEstimator<'t> {
         self.locals.iter().rfind(|local| local.name == name)
     }
 
-    fn binding(&mut self, id: NodeId, variable: &'t str, [range, value, result]: [NodeId; 3]) -> u64 {
+    fn binding(&mut self, id: ExpandedId, variable: &'t str, [range, value, result]: [ExpandedId; 3]) -> u64 {
         let mut sum = self.cost(range);
         sum = sum.saturating_add(self.cost(value));
         self.bind(variable, value);
@@ -305,11 +305,11 @@ impl<'t> CostEstimator<'t> {
         sum
     }
 
-    fn operand(&mut self, id: NodeId) -> Operand<'t> {
+    fn operand(&mut self, id: ExpandedId) -> Operand<'t> {
         Operand { id, path: self.path(id), size: self.size(id) }
     }
 
-    fn path(&self, id: NodeId) -> ValuePath<'t> {
+    fn path(&self, id: ExpandedId) -> ValuePath<'t> {
         if let ExpandedExpr::Ident(name) = self.expr(id)
             && let Some(local) = self.local(name)
         {
@@ -318,31 +318,31 @@ impl<'t> CostEstimator<'t> {
         self.paths[id].clone()
     }
 
-    fn remember_size(&mut self, id: NodeId, size: Option<SizeRange>) {
+    fn remember_size(&mut self, id: ExpandedId, size: Option<SizeRange>) {
         if size.is_some() {
             self.known_sizes[id] = size;
         }
     }
 
-    pub(super) fn remember_entries(&mut self, id: NodeId, entries: Option<EntrySizes>) {
+    pub(super) fn remember_entries(&mut self, id: ExpandedId, entries: Option<EntrySizes>) {
         if entries.is_some() {
             self.known_entries[id] = entries;
         }
     }
 
-    fn copy_sizes(&mut self, to: NodeId, from: NodeId) {
+    fn copy_sizes(&mut self, to: ExpandedId, from: ExpandedId) {
         let size = self.size(from);
         self.remember_size(to, size);
         let entries = self.entries(from);
         self.remember_entries(to, entries);
     }
 
-    fn size_or_unknown(&mut self, id: NodeId) -> SizeRange {
+    fn size_or_unknown(&mut self, id: ExpandedId) -> SizeRange {
         self.size(id).unwrap_or(SizeRange::UNKNOWN)
     }
 
     /// Returns the size of a node's value; `None` if nothing is known about it.
-    fn size(&mut self, id: NodeId) -> Option<SizeRange> {
+    fn size(&mut self, id: ExpandedId) -> Option<SizeRange> {
         let known = self.known_sizes[id].or_else(|| literal_size(self.expr(id)));
         if known.is_some() {
             return known;
@@ -373,14 +373,14 @@ impl<'t> CostEstimator<'t> {
         self.sizes.find(below).map(SizeRange::up_to)
     }
 
-    pub(super) fn entries(&self, id: NodeId) -> Option<EntrySizes> {
+    pub(super) fn entries(&self, id: ExpandedId) -> Option<EntrySizes> {
         self.known_entries[id].or_else(|| match self.expr(id) {
             ExpandedExpr::Ident(name) => self.local(name)?.entries,
             _ => None,
         })
     }
 
-    pub(super) fn integer(&self, id: NodeId) -> Option<i64> {
+    pub(super) fn integer(&self, id: ExpandedId) -> Option<i64> {
         match self.expr(id) {
             ExpandedExpr::Literal(Literal::Int(value)) => Some(*value),
             _ => None,

@@ -19,13 +19,13 @@ static ZERO: Literal = Literal::Int(0);
 static ONE: Literal = Literal::Int(1);
 
 /// Index of a node.
-pub(super) type NodeId = usize;
+pub(super) type ExpandedId = usize;
 
 /// An expression with expanded macros.
 #[derive(Debug)]
 pub(super) struct ExpandedTree<'t> {
     nodes: Vec<ExpandedNode<'t>>,
-    root: NodeId,
+    root: ExpandedId,
 }
 
 #[derive(Debug)]
@@ -39,45 +39,45 @@ pub(super) enum ExpandedExpr<'t> {
     Literal(&'t Literal),
     Ident(&'t str),
     Select {
-        operand: NodeId,
+        operand: ExpandedId,
         field: &'t str,
         test: bool,
     },
     Call(Box<ExpandedCall<'t>>),
-    List(Vec<NodeId>),
-    Map(Vec<(NodeId, NodeId)>),
+    List(Vec<ExpandedId>),
+    Map(Vec<(ExpandedId, ExpandedId)>),
     /// Values of the fields.
-    Message(Vec<NodeId>),
+    Message(Vec<ExpandedId>),
     Loop(Box<Loop<'t>>),
     /// A variable with a value, and an expression with this variable.
     Binding {
-        range: NodeId,
+        range: ExpandedId,
         variable: &'t str,
-        value: NodeId,
-        result: NodeId,
+        value: ExpandedId,
+        result: ExpandedId,
     },
 }
 
 #[derive(Debug)]
 pub(super) struct ExpandedCall<'t> {
     pub(super) function: &'t str,
-    pub(super) target: Option<NodeId>,
+    pub(super) target: Option<ExpandedId>,
     /// A chain of `&&` or `||` is one call with all terms.
-    pub(super) arguments: Vec<NodeId>,
+    pub(super) arguments: Vec<ExpandedId>,
     /// Overloads that accept the arguments, with the names of `signatures`. An empty name stands for one that needs no name.
     pub(super) overloads: Vec<&'static str>,
 }
 
 #[derive(Debug)]
 pub(super) struct Loop<'t> {
-    pub(super) range: NodeId,
+    pub(super) range: ExpandedId,
     pub(super) variable: &'t str,
     pub(super) second: Option<&'t str>,
     pub(super) accumulator: &'t str,
-    pub(super) start: NodeId,
-    pub(super) condition: NodeId,
-    pub(super) step: NodeId,
-    pub(super) result: NodeId,
+    pub(super) start: ExpandedId,
+    pub(super) condition: ExpandedId,
+    pub(super) step: ExpandedId,
+    pub(super) result: ExpandedId,
 }
 
 impl<'t> ExpandedTree<'t> {
@@ -88,7 +88,7 @@ impl<'t> ExpandedTree<'t> {
         (!expansion.is_full()).then_some(Self { nodes: expansion.nodes, root })
     }
 
-    pub(super) fn root(&self) -> NodeId {
+    pub(super) fn root(&self) -> ExpandedId {
         self.root
     }
 
@@ -96,7 +96,7 @@ impl<'t> ExpandedTree<'t> {
         self.nodes.len()
     }
 
-    pub(super) fn node(&self, id: NodeId) -> &ExpandedNode<'t> {
+    pub(super) fn node(&self, id: ExpandedId) -> &ExpandedNode<'t> {
         &self.nodes[id]
     }
 }
@@ -112,19 +112,19 @@ impl<'t> Expansion<'t> {
         self.nodes.len() >= NODES
     }
 
-    fn add(&mut self, of: Type, expr: ExpandedExpr<'t>) -> NodeId {
+    fn add(&mut self, of: Type, expr: ExpandedExpr<'t>) -> ExpandedId {
         if !self.is_full() {
             self.nodes.push(ExpandedNode { of, expr });
         }
         self.nodes.len() - 1
     }
 
-    fn all(&mut self, nodes: impl IntoIterator<Item = &'t SyntaxNode>) -> Vec<NodeId> {
+    fn all(&mut self, nodes: impl IntoIterator<Item = &'t SyntaxNode>) -> Vec<ExpandedId> {
         nodes.into_iter().map(|node| self.node(node)).collect()
     }
 
     /// Adds a node with the nodes below it.
-    fn node(&mut self, node: &'t SyntaxNode) -> NodeId {
+    fn node(&mut self, node: &'t SyntaxNode) -> ExpandedId {
         if self.is_full() {
             return self.nodes.len() - 1;
         }
@@ -176,10 +176,10 @@ impl<'t> Expansion<'t> {
     fn call_expr(
         &self,
         function: &'t str,
-        target: Option<NodeId>,
-        arguments: Vec<NodeId>,
+        target: Option<ExpandedId>,
+        arguments: Vec<ExpandedId>,
     ) -> ExpandedExpr<'t> {
-        let of = |id: &NodeId| self.nodes[*id].of.clone();
+        let of = |id: &ExpandedId| self.nodes[*id].of.clone();
         let types: Vec<Type> = arguments.iter().map(of).collect();
         let mut overloads = signatures::accepting(function, target.as_ref().map(of).as_ref(), &types);
         if overloads.is_empty() {
@@ -189,7 +189,7 @@ impl<'t> Expansion<'t> {
     }
 
     /// Adds a call that a macro makes.
-    fn call(&mut self, of: &Type, function: &'static str, arguments: Vec<NodeId>) -> NodeId {
+    fn call(&mut self, of: &Type, function: &'static str, arguments: Vec<ExpandedId>) -> ExpandedId {
         let expr = self.call_expr(function, None, arguments);
         self.add(of.clone(), expr)
     }
@@ -198,24 +198,24 @@ impl<'t> Expansion<'t> {
         &mut self,
         of: Type,
         function: &'static str,
-        target: NodeId,
-        arguments: Vec<NodeId>,
-    ) -> NodeId {
+        target: ExpandedId,
+        arguments: Vec<ExpandedId>,
+    ) -> ExpandedId {
         let expr = self.call_expr(function, Some(target), arguments);
         self.add(of, expr)
     }
 
-    fn literal(&mut self, literal: &'static Literal) -> NodeId {
+    fn literal(&mut self, literal: &'static Literal) -> ExpandedId {
         let of = if matches!(literal, Literal::Int(_)) { Type::Int } else { Type::Bool };
         self.add(of, ExpandedExpr::Literal(literal))
     }
 
-    fn accumulator(&mut self, of: &Type) -> NodeId {
+    fn accumulator(&mut self, of: &Type) -> ExpandedId {
         self.add(of.clone(), ExpandedExpr::Ident(ACCUMULATOR))
     }
 
     /// Adds the loop of a macro with a result of type `of`.
-    fn fold(&mut self, fold: &'t Fold, of: Type) -> NodeId {
+    fn fold(&mut self, fold: &'t Fold, of: Type) -> ExpandedId {
         match fold.kind {
             FoldKind::OptMap | FoldKind::OptFlatMap => return self.optional_map(fold, of),
             FoldKind::SortBy => return self.sort_by(fold, of),
@@ -247,9 +247,9 @@ impl<'t> Expansion<'t> {
         &mut self,
         of: Type,
         fold: &'t Fold,
-        range: NodeId,
-        [start, condition, step, result]: [NodeId; 4],
-    ) -> NodeId {
+        range: ExpandedId,
+        [start, condition, step, result]: [ExpandedId; 4],
+    ) -> ExpandedId {
         let of_loop = Loop {
             range,
             variable: plain(&fold.variable),
@@ -264,7 +264,7 @@ impl<'t> Expansion<'t> {
     }
 
     /// Adds the condition under which a loop goes on.
-    fn condition(&mut self, kind: FoldKind) -> NodeId {
+    fn condition(&mut self, kind: FoldKind) -> ExpandedId {
         match kind {
             FoldKind::All | FoldKind::Exists => {
                 let mut result = self.accumulator(&Type::Bool);
@@ -278,7 +278,7 @@ impl<'t> Expansion<'t> {
     }
 
     /// Adds the step of a loop, which makes the next result of the last one and an element.
-    fn step(&mut self, fold: &'t Fold, of: &Type, variable_type: Type) -> NodeId {
+    fn step(&mut self, fold: &'t Fold, of: &Type, variable_type: Type) -> ExpandedId {
         let (condition, step) = match fold.kind {
             FoldKind::All | FoldKind::Exists => {
                 let function = if fold.kind == FoldKind::All { "_&&_" } else { "_||_" };
@@ -318,14 +318,14 @@ impl<'t> Expansion<'t> {
     }
 
     /// Adds the list of the results with one more element.
-    fn appended(&mut self, of: &Type, element: NodeId) -> NodeId {
+    fn appended(&mut self, of: &Type, element: ExpandedId) -> ExpandedId {
         let results = self.accumulator(of);
         let one = self.add(of.clone(), ExpandedExpr::List(vec![element]));
         self.call(of, "_+_", vec![results, one])
     }
 
     /// Adds `range.hasValue() ? optional.of(body with the value as a variable) : optional.none()`.
-    fn optional_map(&mut self, fold: &'t Fold, of: Type) -> NodeId {
+    fn optional_map(&mut self, fold: &'t Fold, of: Type) -> ExpandedId {
         let tested = self.node(&fold.range);
         let condition = self.member_call(Type::Bool, "hasValue", tested, Vec::new());
         let range = self.add(list_of(Type::Dyn), ExpandedExpr::List(Vec::new()));
@@ -347,7 +347,7 @@ impl<'t> Expansion<'t> {
     }
 
     /// Adds a variable with the list, and a call with it and the list of its keys.
-    fn sort_by(&mut self, fold: &'t Fold, of: Type) -> NodeId {
+    fn sort_by(&mut self, fold: &'t Fold, of: Type) -> ExpandedId {
         let range = self.add(list_of(Type::Dyn), ExpandedExpr::List(Vec::new()));
         let value = self.node(&fold.range);
         let list_type = self.nodes[value].of.clone();

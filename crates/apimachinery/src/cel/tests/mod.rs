@@ -194,3 +194,11 @@ proptest! {
         let _ = evaluated(&parts.concat());
     }
 }
+
+/// Error of kube-apiserver v1.36.3.
+#[test]
+fn marks_below_wide_characters_are_wide() {
+    let issue = Issue::new(3, "x");
+    assert_eq!(issue.shown("Ünï"), "ERROR: <input>:1:3: x\n | Ünï\n | \u{ff0e}.\u{ff3e}");
+    assert_eq!(issue.shown("a b"), "ERROR: <input>:1:4: x\n | a b\n | ...^");
+}
