@@ -60,6 +60,7 @@ pub fn set_condition(conditions: &mut Vec<Condition>, mut condition: Condition) 
 /// ```
 ///
 /// `G` and `S` are the generator and the schema of `schemars`, on which this crate does not depend.
+#[must_use]
 pub fn conditions_schema<G, S: From<Map<String, Value>>>(_: &mut G) -> S {
     let condition = json!({
         "description": "State of one aspect of the object.",

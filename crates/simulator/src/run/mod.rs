@@ -363,7 +363,7 @@ impl<'d> Run<'d> {
         for deviation in &self.plan {
             match deviation.what {
                 DeviationKind::Hold(_) | DeviationKind::Relist(_) => {
-                    self.hub.hold_from(&deviation.call, deviation.number)
+                    self.hub.hold_from(&deviation.call, deviation.number);
                 }
                 DeviationKind::Apart => self.hub.keep_apart(&deviation.call),
                 DeviationKind::Late => self.hub.keep_late(&deviation.call),

@@ -287,9 +287,8 @@ impl<'t> CostEstimator<'t> {
 
     /// Returns type and size of the elements of a list, or of the keys of a map; `None` for a value without parts.
     fn element(&self, list: &Operand<'t>) -> Option<(&'t Type, SizeRange)> {
-        let of = match self.type_of(list.id) {
-            Type::List(of) | Type::Map(of, _) | Type::Optional(of) => of,
-            _ => return None,
+        let (Type::List(of) | Type::Map(of, _) | Type::Optional(of)) = self.type_of(list.id) else {
+            return None;
         };
         let mut size = None;
         if !list.path.is_empty() {

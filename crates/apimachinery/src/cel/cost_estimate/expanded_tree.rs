@@ -217,7 +217,7 @@ impl<'t> Expansion<'t> {
     /// Adds the loop of a macro with a result of type `of`.
     fn fold(&mut self, fold: &'t Fold, of: Type) -> ExpandedId {
         match fold.kind {
-            FoldKind::OptMap | FoldKind::OptFlatMap => return self.optional_map(fold, of),
+            FoldKind::OptMap | FoldKind::OptFlatMap => return self.optional_map(fold, &of),
             FoldKind::SortBy => return self.sort_by(fold, of),
             _ => {}
         }
@@ -325,7 +325,7 @@ impl<'t> Expansion<'t> {
     }
 
     /// Adds `range.hasValue() ? optional.of(body with the value as a variable) : optional.none()`.
-    fn optional_map(&mut self, fold: &'t Fold, of: Type) -> ExpandedId {
+    fn optional_map(&mut self, fold: &'t Fold, of: &Type) -> ExpandedId {
         let tested = self.node(&fold.range);
         let condition = self.member_call(Type::Bool, "hasValue", tested, Vec::new());
         let range = self.add(list_of(Type::Dyn), ExpandedExpr::List(Vec::new()));
@@ -340,10 +340,10 @@ impl<'t> Expansion<'t> {
         let body_type = self.nodes[result].of.clone();
         let mut mapped = self.add(body_type, ExpandedExpr::Binding { range, variable, value, result });
         if fold.kind == FoldKind::OptMap {
-            mapped = self.call(&of, "optional.of", vec![mapped]);
+            mapped = self.call(of, "optional.of", vec![mapped]);
         }
-        let none = self.call(&of, "optional.none", Vec::new());
-        self.call(&of, "_?_:_", vec![condition, mapped, none])
+        let none = self.call(of, "optional.none", Vec::new());
+        self.call(of, "_?_:_", vec![condition, mapped, none])
     }
 
     /// Adds a variable with the list, and a call with it and the list of its keys.
