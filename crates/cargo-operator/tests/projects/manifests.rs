@@ -15,7 +15,7 @@ pub(crate) fn programs_print_their_manifests(projects: &Projects) {
     for line in [
         "name: dnspolicies.net.example.org",
         "scope: Cluster",
-        "- name: v1beta1",
+        "name: v1beta1",
         "description: A greeting, which the operator keeps in a ConfigMap.",
         "name: Ready",
         "name: Age",
