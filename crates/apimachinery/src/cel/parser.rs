@@ -51,7 +51,7 @@ pub fn is_identifier(text: &str) -> bool {
 }
 
 /// Whether the grammar reserves a word.
-fn is_reserved(word: &str) -> bool {
+pub(super) fn is_reserved(word: &str) -> bool {
     RESERVED.contains(&word) || KEYWORDS.contains(&word)
 }
 

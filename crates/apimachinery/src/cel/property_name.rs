@@ -2,27 +2,10 @@
 
 use std::borrow::Cow;
 
-/// Words that are escaped as properties. The grammar of expressions also reserves `var`, `void` and `while`, which are not.
-const WORDS: [&str; 18] = [
-    "true",
-    "false",
-    "null",
-    "in",
-    "as",
-    "break",
-    "const",
-    "continue",
-    "else",
-    "for",
-    "function",
-    "if",
-    "import",
-    "let",
-    "loop",
-    "package",
-    "namespace",
-    "return",
-];
+use super::parser::is_reserved;
+
+/// Reserved words that are not escaped as properties.
+const UNESCAPED: [&str; 3] = ["var", "void", "while"];
 /// Characters and their escape sequences. A double underscore comes first, because the others begin with it.
 const SEQUENCES: [(&str, &str); 4] =
     [("__", "__underscores__"), (".", "__dot__"), ("-", "__dash__"), ("/", "__slash__")];
@@ -59,9 +42,14 @@ pub fn escape(name: &str) -> Option<Cow<'_, str>> {
     Some(Cow::Owned(escaped))
 }
 
+/// Whether a word is escaped as a property.
+fn is_escaped(word: &str) -> bool {
+    is_reserved(word) && !UNESCAPED.contains(&word)
+}
+
 /// Returns the escaped form of a word that expressions reserve; `None` for other names.
 pub(super) fn escaped_word(name: &str) -> Option<String> {
-    WORDS.contains(&name).then(|| format!("__{name}__"))
+    is_escaped(name).then(|| format!("__{name}__"))
 }
 
 /// Returns the name of the property that an identifier stands for; `None` if the identifier has an unknown escape sequence.
@@ -82,7 +70,7 @@ pub fn unescape(identifier: &str) -> Option<Cow<'_, str>> {
         name.push_str(&rest[..at]);
         match SEQUENCES.iter().find(|(_, sequence)| sequence.trim_matches('_') == word) {
             Some((plain, _)) => name.push_str(plain),
-            None if WORDS.contains(&word) && identifier.len() == word.len() + 4 => name.push_str(word),
+            None if is_escaped(word) && identifier.len() == word.len() + 4 => name.push_str(word),
             None => return None,
         }
         rest = after;

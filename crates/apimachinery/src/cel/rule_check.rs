@@ -1,4 +1,4 @@
-//! Checks of the rules of a definition: whether defaults fit them, whether they compile, what they may mention, and how much they may cost.
+//! Checks of the rules of a definition: they compile, mention only allowed variables and stay below the limits of cost, and defaults fit them.
 
 use std::sync::Arc;
 

@@ -48,8 +48,8 @@ pub(super) fn format(template: &str, values: &Val<'_>, cost: &mut Cost) -> Resul
     Ok(formatted)
 }
 
-/// Returns what is wrong with a template for a literal list of values with these types, and the index of the value that is the reason, if
-/// one is. Types of values inside of lists and maps are checked only when the values are formatted.
+/// Returns the error of a template for a literal list of values with these types, and the index of the value that causes it, if a value does;
+/// `None` without an error. Types of values inside of lists and maps are checked only when the values are formatted.
 pub(super) fn misuse(template: &str, types: &[Type]) -> Option<(Option<usize>, String)> {
     let mut rest = template;
     let mut next = 0;

@@ -137,7 +137,7 @@ pub(super) fn options(context: &Value, path: &str) -> Vec<FieldError> {
     errors
 }
 
-/// Returns what is wrong with the name of a user, such as `domain\user`.
+/// Returns the reasons why the name of a user, such as `domain\user`, is invalid.
 fn user_name(name: &str) -> Vec<String> {
     if name.is_empty() {
         return vec!["runAsUserName cannot be an empty string".to_owned()];
