@@ -19,6 +19,15 @@ pub struct Url {
     fragment: Vec<u8>,
 }
 
+/// Form of a URL, which decides about relative ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum UrlForm {
+    /// Absolute, or an absolute path, as in a request.
+    Request,
+    /// Any, such as that of a link.
+    Reference,
+}
+
 /// Part of a URL, which decides about the characters that need no escape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum UrlPart {
@@ -34,7 +43,7 @@ impl Url {
     /// Returns Go's message if a text is neither an absolute URL nor an absolute path, as `url.ParseRequestURI` demands.
     #[must_use]
     pub fn request_refusal(text: &str) -> Option<String> {
-        parse(text, true).err().map(|why| refusal(text, &why))
+        parse(text, UrlForm::Request).err().map(|why| refusal(text, &why))
     }
 
     /// Parses a URL, which may have a fragment.
@@ -43,7 +52,7 @@ impl Url {
     /// Go's message.
     pub fn parse(text: &str) -> Result<Self, String> {
         let (head, fragment) = text.split_once('#').unwrap_or((text, ""));
-        let mut url = parse(head, false).map_err(|why| refusal(head, &why))?;
+        let mut url = parse(head, UrlForm::Reference).map_err(|why| refusal(head, &why))?;
         url.fragment = unescape(fragment, UrlPart::Fragment).map_err(|why| refusal(text, &why))?;
         Ok(url)
     }
@@ -103,11 +112,12 @@ fn refusal(text: &str, why: &str) -> String {
     format!("parse {}: {why}", quote(text))
 }
 
-fn parse(text: &str, via_request: bool) -> Result<Url, String> {
+/// Parses a URL without a fragment.
+fn parse(text: &str, form: UrlForm) -> Result<Url, String> {
     if text.bytes().any(|byte| byte < b' ' || byte == 0x7f) {
         return Err("net/url: invalid control character in URL".to_owned());
     }
-    if text.is_empty() && via_request {
+    if text.is_empty() && form == UrlForm::Request {
         return Err("empty url".to_owned());
     }
     let mut url = Url::default();
@@ -128,34 +138,41 @@ fn parse(text: &str, via_request: bool) -> Result<Url, String> {
             url.opaque = rest.to_owned();
             return Ok(url);
         }
-        if via_request {
+        if form == UrlForm::Request {
             return Err("invalid URI for request".to_owned());
         }
         if rest.split('/').next().is_some_and(|segment| segment.contains(':')) {
             return Err("first path segment in URL cannot contain colon".to_owned());
         }
     }
-    let may_have_host = !url.scheme.is_empty() || !via_request && !rest.starts_with("///");
+    let may_have_host = !url.scheme.is_empty() || form == UrlForm::Reference && !rest.starts_with("///");
     if let Some(authority) = rest.strip_prefix("//").filter(|_| may_have_host) {
         let end = authority.find('/').unwrap_or(authority.len());
         rest = &authority[end..];
-        let authority = &authority[..end];
+        url.set_authority(&authority[..end])?;
+    }
+    let decoded = unescape(rest, UrlPart::Path)?;
+    url.path = if is_encoded(rest) { rest.to_owned() } else { escape(&decoded) };
+    Ok(url)
+}
+
+impl Url {
+    /// Sets user and host from the text between `//` and the path.
+    fn set_authority(&mut self, authority: &str) -> Result<(), String> {
         let (user, host) = match authority.rsplit_once('@') {
             Some((user, host)) => (Some(user), host),
             None => (None, authority),
         };
-        url.host = parse_host(&url.scheme, host)?;
+        self.host = parse_host(&self.scheme, host)?;
         if let Some(user) = user {
             let is_valid = |c: char| c.is_ascii_alphanumeric() || "-._:~!$&'()*+,;=%@".contains(c);
             if !user.chars().all(is_valid) {
                 return Err("net/url: invalid userinfo".to_owned());
             }
-            url.user = Some(unescape(user, UrlPart::User)?);
+            self.user = Some(unescape(user, UrlPart::User)?);
         }
+        Ok(())
     }
-    let decoded = unescape(rest, UrlPart::Path)?;
-    url.path = if is_encoded(rest) { rest.to_owned() } else { escape(&decoded) };
-    Ok(url)
 }
 
 /// Splits the scheme from the rest; it is empty if the text has none.

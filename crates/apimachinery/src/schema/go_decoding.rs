@@ -54,7 +54,7 @@ impl<'a> Decoder<'a> {
     fn check(&mut self, schema: Cursor<'a>, value: &'a Value) -> Result<(), Refusal> {
         let expected = match schema.kind() {
             ValueKind::Of(expected) => expected,
-            ValueKind::IntOrString if schema.node.format.as_deref() == Some("int-or-string") => {
+            ValueKind::IntOrString if schema.format() == Some("int-or-string") => {
                 return self.int_or_string(value);
             }
             ValueKind::IntOrString => {
@@ -63,7 +63,7 @@ impl<'a> Decoder<'a> {
             }
             ValueKind::Any | ValueKind::Opaque => return self.schema_or_other(schema, value),
         };
-        let is_time = || schema.node.format.as_deref() == Some("date-time");
+        let is_time = || schema.format() == Some("date-time");
         match (expected, value) {
             (_, Value::Null) | (JsonType::Boolean, Value::Bool(_)) | (JsonType::Number, Value::Number(_)) => {
             }
@@ -76,18 +76,11 @@ impl<'a> Decoder<'a> {
                 }
             }
             (JsonType::String, Value::Array(items)) if schema.is_bytes() => {
-                // A list of bytes.
-                for item in items.iter().filter(|item| !item.is_null()) {
-                    match item {
-                        Value::Number(number) if number.as_u64().is_some_and(|byte| byte <= 255) => {}
-                        Value::Number(number) => self.note(self.mismatch("uint8", &self.quoted(number))),
-                        other => self.note(self.mismatch("uint8", go::json_type(other))),
-                    }
-                }
+                self.list_of_bytes(items);
             }
             (JsonType::String, Value::String(_)) => {}
             (JsonType::Integer, Value::Number(number)) => {
-                let bits = if schema.node.format.as_deref() == Some("int32") { 32 } else { 64 };
+                let bits = if schema.format() == Some("int32") { 32 } else { 64 };
                 if !fits(number, bits) {
                     self.note(self.mismatch(&self.expected(schema), &self.quoted(number)));
                 }
@@ -120,6 +113,17 @@ impl<'a> Decoder<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Checks the elements of a list in the place of base64.
+    fn list_of_bytes(&mut self, items: &[Value]) {
+        for item in items.iter().filter(|item| !item.is_null()) {
+            match item {
+                Value::Number(number) if number.as_u64().is_some_and(|byte| byte <= 255) => {}
+                Value::Number(number) => self.note(self.mismatch("uint8", &self.quoted(number))),
+                other => self.note(self.mismatch("uint8", go::json_type(other))),
+            }
+        }
     }
 
     fn field(&mut self, schema: Cursor<'a>, name: &'a str, value: &'a Value) -> Result<(), Refusal> {
@@ -155,7 +159,7 @@ impl<'a> Decoder<'a> {
         named.map_or_else(|| go_type(schema), str::to_owned)
     }
 
-    /// Checks a value that is a schema or something else. These types have decoders of their own, whose first error ends the decoding.
+    /// Checks a value that is a schema or something else. These types have decoders of their own, and their first error ends the decoding.
     fn schema_or_other(&self, schema: Cursor<'a>, value: &'a Value) -> Result<(), Refusal> {
         let schemas = match (schema.definition_name().map(type_name), value) {
             (Some("JSONSchemaPropsOrBool" | "JSONSchemaPropsOrArray"), Value::Object(_)) => {
@@ -288,10 +292,8 @@ pub(super) fn go_type(schema: Cursor<'_>) -> String {
     match schema.kind() {
         ValueKind::Of(JsonType::Boolean) => "bool".to_owned(),
         ValueKind::Of(JsonType::Number) => "float64".to_owned(),
-        ValueKind::Of(JsonType::Integer) => schema.node.format.clone().unwrap_or_else(|| "int64".to_owned()),
-        ValueKind::Of(JsonType::String) if schema.node.format.as_deref() == Some("byte") => {
-            "[]uint8".to_owned()
-        }
+        ValueKind::Of(JsonType::Integer) => schema.format().unwrap_or("int64").to_owned(),
+        ValueKind::Of(JsonType::String) if schema.is_bytes() => "[]uint8".to_owned(),
         ValueKind::Of(JsonType::String) => "string".to_owned(),
         ValueKind::Of(JsonType::Array) => {
             let items = schema.items().map_or_else(|| "interface {}".to_owned(), go_type);

@@ -25,7 +25,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 pub use builtin::{builtin, definition, definitions, schema_of_kind};
-use node::{Child, SchemaNode};
+use node::{Child, MetadataRules, SchemaNode};
 pub use node::{Definitions, JsonType, ListType, PatchStrategy, ValueKind};
 pub use object_meta::{coerce_metadata, coerce_stored_metadata};
 pub use structural::{Brackets, RootKeyword, find_field};
@@ -247,9 +247,9 @@ impl<'a> Cursor<'a> {
     /// Returns the property as the schema itself declares it. For `metadata` of an object this differs from
     /// [`property`](Self::property), which is ObjectMeta.
     fn own_property(self, name: &str) -> Option<Self> {
-        match self.node.metadata_rules.as_ref().filter(|_| name == "metadata") {
-            Some(own) => own.as_ref().map(|child| self.at(child)),
-            None => self.property(name),
+        match &self.node.metadata_rules {
+            MetadataRules::OfObject(own) if name == "metadata" => own.as_ref().map(|child| self.at(child)),
+            _ => self.property(name),
         }
     }
 
@@ -332,6 +332,11 @@ impl<'a> Cursor<'a> {
     /// Whether values are whole Kubernetes objects (`x-kubernetes-embedded-resource`).
     fn is_embedded_resource(self) -> bool {
         self.node.embedded_resource
+    }
+
+    /// Whether values are Kubernetes objects, at the root or embedded, so that their `metadata` is `ObjectMeta`.
+    fn has_object_meta(self) -> bool {
+        matches!(self.node.metadata_rules, MetadataRules::OfObject(_))
     }
 
     /// Whether the schema declares properties, or a schema for other names (`additionalProperties`).

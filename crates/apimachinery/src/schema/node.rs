@@ -95,6 +95,16 @@ impl PatchStrategy {
     }
 }
 
+/// Schema with which `metadata` is validated.
+#[derive(Debug, Default)]
+pub(super) enum MetadataRules {
+    /// The schema of the property `metadata`, which is a property like any other.
+    #[default]
+    OfProperty,
+    /// The node's own schema of `metadata`, if it has one. The node describes a Kubernetes object, so the property `metadata` is `ObjectMeta`.
+    OfObject(Option<Child>),
+}
+
 /// A schema.
 #[derive(Debug, Default)]
 pub(super) struct SchemaNode {
@@ -114,8 +124,7 @@ pub(super) struct SchemaNode {
     pub(super) list_type: ListType,
     pub(super) atomic_map: bool,
     pub(super) patch: PatchStrategy,
-    /// For a node with `metadata` of type `ObjectMeta`: the node's own schema of `metadata`, used for validation only.
-    pub(super) metadata_rules: Option<Option<Child>>,
+    pub(super) metadata_rules: MetadataRules,
     /// Boxed because most nodes have none.
     pub(super) rules: Option<Box<ValueRules>>,
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 use serde_json::{Map, Value, json};
 
 use super::go_decoding;
-use super::node::{Child, Definitions, JsonType, SchemaNode, ValueKind};
+use super::node::{Child, Definitions, JsonType, MetadataRules, SchemaNode, ValueKind};
 use super::schema_parser;
 use super::{Cursor, Schema};
 use crate::field_path::FieldPath;
@@ -78,7 +78,7 @@ pub(super) fn declare(node: &mut SchemaNode) {
         node.properties.entry(name.to_owned()).or_insert_with(|| Child::inline(Arc::clone(&STRING)));
     }
     let restricted = node.properties.insert("metadata".to_owned(), Child::inline(Arc::clone(&OBJECT_META)));
-    node.metadata_rules = Some(restricted);
+    node.metadata_rules = MetadataRules::OfObject(restricted);
 }
 
 /// Converts `metadata` of a custom object as Go's `ObjectMeta` does: a null label becomes an empty string; other nulls
@@ -88,7 +88,7 @@ pub(super) fn declare(node: &mut SchemaNode) {
 /// Go's decoding error if a field has the wrong type, such as `json: cannot unmarshal number into Go struct field
 /// ObjectMeta.labels of type string`.
 pub fn coerce_metadata(schema: &Schema, object: &mut Value) -> Result<(), String> {
-    coerce(schema.root(), object, true, &FieldPath::root())
+    coerce(schema.root(), object, &FieldPath::root())
 }
 
 /// Like [`coerce_metadata`], for an object in the storage: fields with a wrong type are dropped.
@@ -108,29 +108,31 @@ pub(super) fn decode_error(object: &Value) -> Option<String> {
     coerce_one(&mut object.as_object()?.clone()).err()
 }
 
-fn coerce(schema: Cursor<'_>, value: &mut Value, resource: bool, path: &FieldPath<'_>) -> Result<(), String> {
+/// Converts the metadata of the object at the root, and of all embedded objects.
+fn coerce(schema: Cursor<'_>, value: &mut Value, path: &FieldPath<'_>) -> Result<(), String> {
     match value {
         Value::Object(fields) => {
-            if resource && path.is_root() {
+            let is_embedded = !path.is_root() && schema.is_embedded_resource();
+            if path.is_root() {
                 coerce_one(fields)?;
-            } else if resource {
+            } else if is_embedded {
                 coerce_embedded(fields, path)?;
             }
             for (name, value) in fields {
-                if resource && name == "metadata" {
+                if name == "metadata" && (path.is_root() || is_embedded) {
                     continue;
                 }
                 if let Some(schema) = schema.property(name) {
-                    coerce(schema, value, schema.is_embedded_resource(), &path.field(name))?;
+                    coerce(schema, value, &path.field(name))?;
                 } else if let Some(schema) = schema.additional() {
-                    coerce(schema, value, schema.is_embedded_resource(), &path.key(name))?;
+                    coerce(schema, value, &path.key(name))?;
                 }
             }
         }
         Value::Array(items) => {
             if let Some(schema) = schema.items() {
                 for (index, item) in items.iter_mut().enumerate() {
-                    coerce(schema, item, schema.is_embedded_resource(), &path.index(index))?;
+                    coerce(schema, item, &path.index(index))?;
                 }
             }
         }
@@ -157,6 +159,7 @@ fn coerce_embedded(fields: &mut Map<String, Value>, path: &FieldPath<'_>) -> Res
     })
 }
 
+/// Converts the metadata of one object.
 fn coerce_one(object: &mut Map<String, Value>) -> Result<(), String> {
     let Some(metadata) = object.get_mut("metadata") else {
         return Ok(());

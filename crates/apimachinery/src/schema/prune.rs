@@ -9,24 +9,33 @@ use crate::field_path::FieldPath;
 
 /// Removes undeclared fields.
 pub(super) fn prune(schema: Cursor<'_>, object: &mut Value) {
-    walk(Some(schema), object, true);
+    walk(Some(schema), object, TypeFields::Kept);
 }
 
 /// Like [`prune`], but for a part of an object, in which `apiVersion` and `kind` are fields like any other.
 pub(super) fn prune_part(schema: Cursor<'_>, value: &mut Value) {
-    walk(Some(schema), value, false);
+    walk(Some(schema), value, TypeFields::Unknown);
 }
 
-fn walk(schema: Option<Cursor<'_>>, value: &mut Value, root: bool) {
+/// Treatment of `apiVersion` and `kind` in an object, unless its schema declares them.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum TypeFields {
+    /// They stay, as in each whole object.
+    Kept,
+    /// They are unknown fields, as in a part of an object.
+    Unknown,
+}
+
+fn walk(schema: Option<Cursor<'_>>, value: &mut Value, type_fields: TypeFields) {
     match value {
         Value::Object(fields) => {
             let Some(schema) = schema else {
                 fields.clear();
                 return;
             };
-            fields.retain(|name, value| match step(schema, name, root) {
+            fields.retain(|name, value| match step(schema, name, type_fields) {
                 FieldMeaning::Into(schema) => {
-                    walk(schema, value, false);
+                    walk(schema, value, TypeFields::Unknown);
                     true
                 }
                 FieldMeaning::Keep => true,
@@ -38,7 +47,7 @@ fn walk(schema: Option<Cursor<'_>>, value: &mut Value, root: bool) {
             let items_schema = schema.and_then(Cursor::items);
             if schema.is_some() {
                 for item in items {
-                    walk(items_schema, item, false);
+                    walk(items_schema, item, TypeFields::Unknown);
                 }
             }
         }
@@ -62,6 +71,7 @@ struct UnknownFields {
     fields: Vec<String>,
     /// Fields in the metadata of objects inside the object.
     embedded_metadata: Vec<String>,
+    /// Whether the search is in such metadata.
     is_in_metadata: bool,
 }
 
@@ -82,7 +92,8 @@ fn find(schema: Option<Cursor<'_>>, value: &Value, path: &FieldPath<'_>, found: 
             let is_embedded = schema.is_some_and(Cursor::is_embedded_resource);
             for (name, value) in fields {
                 let path = path.field(name);
-                match schema.map_or(FieldMeaning::Unknown, |schema| step(schema, name, path.is_top_level())) {
+                let type_fields = if path.is_top_level() { TypeFields::Kept } else { TypeFields::Unknown };
+                match schema.map_or(FieldMeaning::Unknown, |schema| step(schema, name, type_fields)) {
                     FieldMeaning::Into(schema) => {
                         let was_in_metadata = found.is_in_metadata;
                         found.is_in_metadata |= is_embedded && name == "metadata" && !path.is_top_level();
@@ -114,12 +125,12 @@ enum FieldMeaning<'a> {
     Unknown,
 }
 
-fn step<'a>(schema: Cursor<'a>, name: &str, root: bool) -> FieldMeaning<'a> {
+fn step<'a>(schema: Cursor<'a>, name: &str, type_fields: TypeFields) -> FieldMeaning<'a> {
     if let Some(property) = schema.property(name) {
         FieldMeaning::Into(Some(property))
     } else if let Some(additional) = schema.additional() {
         FieldMeaning::Into(Some(additional))
-    } else if schema.preserves_unknown_fields() || root && is_type_meta(name) {
+    } else if schema.preserves_unknown_fields() || type_fields == TypeFields::Kept && is_type_meta(name) {
         FieldMeaning::Keep
     } else if schema.additional_any() {
         FieldMeaning::Into(None)

@@ -71,6 +71,22 @@ pub(super) struct Automaton {
     idle: Mutex<Option<Box<Remembered>>>,
 }
 
+/// Order in which an automaton reads a text.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Direction {
+    Forwards,
+    Backwards,
+}
+
+/// Match that a search looks for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    /// The first one that is found.
+    AnyMatch,
+    /// The match that begins first, with the end that Go's rules give it.
+    FirstMatch,
+}
+
 /// Transitions that were computed before.
 #[derive(Debug)]
 struct Remembered {
@@ -82,21 +98,25 @@ struct Remembered {
 impl Automaton {
     /// Compiles a pattern in the syntax of the `regex` crate; `None` if it takes more than `largest` bytes.
     pub(super) fn new(pattern: &str, largest: usize) -> Option<Self> {
-        Self::compile(pattern, largest, false)
+        Self::compile(pattern, largest, Direction::Forwards)
     }
 
     /// Compiles an automaton that reads texts backwards, for [`start_of_match`](Self::start_of_match).
     pub(super) fn reversed(pattern: &str, largest: usize) -> Option<Self> {
-        Self::compile(pattern, largest, true)
+        Self::compile(pattern, largest, Direction::Backwards)
     }
 
-    fn compile(pattern: &str, largest: usize, is_reversed: bool) -> Option<Self> {
-        // Forwards, the first of several alternatives wins. Backwards the longest match is that which begins first.
-        let kind = if is_reversed { MatchKind::All } else { MatchKind::LeftmostFirst };
+    fn compile(pattern: &str, largest: usize, direction: Direction) -> Option<Self> {
+        let kind = match direction {
+            // The first of several alternatives wins.
+            Direction::Forwards => MatchKind::LeftmostFirst,
+            // The longest match is the one that begins first.
+            Direction::Backwards => MatchKind::All,
+        };
         let config =
             DFA::config().match_kind(kind).cache_capacity(REMEMBERED).skip_cache_capacity_check(true);
         let nfa = thompson::Config::new()
-            .reverse(is_reversed)
+            .reverse(direction == Direction::Backwards)
             .which_captures(WhichCaptures::None)
             .nfa_size_limit(Some(largest));
         let dfa = DFA::builder().configure(config).thompson(nfa).build(pattern).ok()?;
@@ -108,7 +128,7 @@ impl Automaton {
 
     /// Whether the pattern occurs in `text`.
     pub(super) fn matches(&self, text: &str, budget: &Budget) -> Result<bool, Exhausted> {
-        self.with_remembered(|remembered| self.forwards(remembered, text, 0, true, budget))
+        self.with_remembered(|remembered| self.forwards(remembered, text, 0, Wanted::AnyMatch, budget))
             .map(|end| end.is_some())
     }
 
@@ -119,7 +139,7 @@ impl Automaton {
         from: usize,
         budget: &Budget,
     ) -> Result<Option<usize>, Exhausted> {
-        self.with_remembered(|remembered| self.forwards(remembered, text, from, false, budget))
+        self.with_remembered(|remembered| self.forwards(remembered, text, from, Wanted::FirstMatch, budget))
     }
 
     /// Returns the start of the first match that ends at `end` and begins at `from` or behind it.
@@ -143,14 +163,13 @@ impl Automaton {
         Ok(found)
     }
 
-    /// Reads `text` from `from` on, and returns the end of the first match, or with `is_any` that of any match; `None` if the budget is
-    /// exhausted.
+    /// Reads `text` from `from` on, and returns the end of a match; `None` if the budget is exhausted.
     fn forwards(
         &self,
         remembered: &mut Remembered,
         text: &str,
         from: usize,
-        is_any: bool,
+        wanted: Wanted,
         budget: &Budget,
     ) -> Option<Option<usize>> {
         let input = Input::new(text).range(from..);
@@ -162,7 +181,7 @@ impl Automaton {
                 // The automaton reports a match one byte late.
                 if state.is_match() {
                     found = Some(at);
-                    if is_any {
+                    if wanted == Wanted::AnyMatch {
                         return Some(found);
                     }
                 }

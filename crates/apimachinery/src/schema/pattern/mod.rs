@@ -29,7 +29,10 @@ const TEXT: usize = 128 << 10;
 const SIZE: usize = 1 << 20;
 /// Maximum estimated size of one automaton, in bytes.
 const LARGEST: usize = 512 << 10;
-/// A pattern of a schema.
+/// Maximum size of a compiled automaton, in bytes. It leaves room for an estimate that is too low.
+const COMPILED: usize = 10 * LARGEST;
+
+/// A regular expression.
 #[derive(Debug)]
 pub(crate) struct Pattern {
     source: String,
@@ -78,26 +81,27 @@ impl Pattern {
         if let Some(literal) = &self.literal {
             return Ok(text.contains(literal.as_str()));
         }
-        let automaton = self.automaton.get_or_init(|| Automaton::new(&self.translated, 10 * LARGEST));
         // Compiling fails only if the estimate is far too low.
-        automaton.as_ref().map_or(Ok(true), |automaton| automaton.matches(text, budget))
+        self.automaton().map_or(Ok(true), |automaton| automaton.matches(text, budget))
+    }
+
+    fn automaton(&self) -> Option<&Automaton> {
+        self.automaton.get_or_init(|| Automaton::new(&self.translated, COMPILED)).as_ref()
     }
 
     /// Returns the first match that begins at `from`, the offset of a character, or behind it.
     pub(crate) fn find_at(
         &self,
         text: &str,
-        from: usize,
+        mut from: usize,
         budget: &Budget,
     ) -> Result<Option<Range<usize>>, Exhausted> {
         if let Some(literal) = &self.literal {
             let start = text[from..].find(literal.as_str()).map(|at| from + at);
             return Ok(start.map(|start| start..start + literal.len()));
         }
-        let automaton = self.automaton.get_or_init(|| Automaton::new(&self.translated, 10 * LARGEST));
-        let reversed = self.reversed.get_or_init(|| Automaton::reversed(&self.translated, 10 * LARGEST));
-        let (Some(automaton), Some(reversed)) = (automaton, reversed) else { return Err(Exhausted) };
-        let mut from = from;
+        let reversed = self.reversed.get_or_init(|| Automaton::reversed(&self.translated, COMPILED));
+        let (Some(automaton), Some(reversed)) = (self.automaton(), reversed) else { return Err(Exhausted) };
         while let Some(end) = automaton.end_of_match(text, from, budget)? {
             let start = reversed.start_of_match(text, from, end, budget)?.unwrap_or(end);
             if text.is_char_boundary(start) && text.is_char_boundary(end) {

@@ -37,18 +37,18 @@ fn walk<'a>(
     checker: &mut StructuralChecker<'_>,
     schema: &'a Value,
     cursor: Cursor<'_>,
-    place: &mut MetadataPosition<'a>,
+    position: &mut MetadataPosition<'a>,
     path: &FieldPath<'_>,
 ) {
     if let Some(default) = given(schema, "default") {
-        match &place.in_metadata {
+        match &position.in_metadata {
             Some(steps) => in_metadata(checker, default, steps, cursor, &path.field("default")),
-            None => value(checker, default, cursor, place.is_object, &path.field("default")),
+            None => value(checker, default, cursor, position, &path.field("default")),
         }
     }
     // Defaults below `additionalProperties` are not checked.
     if let (Some(child), Some(below)) = (item(schema), cursor.items()) {
-        inside(checker, child, below, place, MetadataStep::Element, &path.field("items"));
+        inside(checker, child, below, position, MetadataStep::Element, &path.field("items"));
     }
     let properties = path.field("properties");
     for (name, child) in entries(schema, "properties") {
@@ -56,11 +56,11 @@ fn walk<'a>(
             continue;
         };
         let path = properties.key(name);
-        if place.is_object && matches!(name, "metadata" | "apiVersion" | "kind") {
-            let mut place = MetadataPosition { is_object: false, in_metadata: Some(Vec::new()) };
-            inside(checker, child, below, &mut place, MetadataStep::Field(name), &path);
+        if position.is_object && matches!(name, "metadata" | "apiVersion" | "kind") {
+            let mut position = MetadataPosition { is_object: false, in_metadata: Some(Vec::new()) };
+            inside(checker, child, below, &mut position, MetadataStep::Field(name), &path);
         } else {
-            inside(checker, child, below, place, MetadataStep::Field(name), &path);
+            inside(checker, child, below, position, MetadataStep::Field(name), &path);
         }
     }
 }
@@ -69,24 +69,24 @@ fn inside<'a>(
     checker: &mut StructuralChecker<'_>,
     schema: &'a Value,
     cursor: Cursor<'_>,
-    place: &mut MetadataPosition<'a>,
+    position: &mut MetadataPosition<'a>,
     step: MetadataStep<'a>,
     path: &FieldPath<'_>,
 ) {
     if flag(schema, "x-kubernetes-embedded-resource") {
-        let mut place = MetadataPosition { is_object: true, in_metadata: None };
-        walk(checker, schema, cursor, &mut place, path);
+        let mut position = MetadataPosition { is_object: true, in_metadata: None };
+        walk(checker, schema, cursor, &mut position, path);
         return;
     }
-    let was_object = std::mem::replace(&mut place.is_object, false);
-    if let Some(steps) = &mut place.in_metadata {
+    let was_object = std::mem::replace(&mut position.is_object, false);
+    if let Some(steps) = &mut position.in_metadata {
         steps.push(step);
     }
-    walk(checker, schema, cursor, place, path);
-    if let Some(steps) = &mut place.in_metadata {
+    walk(checker, schema, cursor, position, path);
+    if let Some(steps) = &mut position.in_metadata {
         steps.pop();
     }
-    place.is_object = was_object;
+    position.is_object = was_object;
 }
 
 /// Checks a default outside metadata.
@@ -94,11 +94,11 @@ fn value(
     checker: &mut StructuralChecker<'_>,
     default: &Value,
     cursor: Cursor<'_>,
-    is_object: bool,
+    position: &MetadataPosition<'_>,
     path: &FieldPath<'_>,
 ) {
     let mut pruned = default.clone();
-    if is_object {
+    if position.is_object {
         prune::prune(cursor, &mut pruned);
     } else {
         prune::prune_part(cursor, &mut pruned);
@@ -108,7 +108,7 @@ fn value(
     }
     let place = checker.place(path);
     let mut objects = Vec::new();
-    if is_object && !cursor.is_embedded_resource() {
+    if position.is_object && !cursor.is_embedded_resource() {
         objects.push((String::new(), default));
     }
     embedded::find(cursor, default, &FieldPath::root(), &mut objects);

@@ -61,9 +61,8 @@ fn structural(
             checker.invalid(&path.field(name), &json!(true), why);
         }
     }
-    let any_of_types = is_int_or_string(list(schema, "anyOf"));
-    let all_of_types = list(schema, "allOf").first().is_some_and(|all| is_int_or_string(list(all, "anyOf")));
-    restrictions(checker, schema, any_of_types, all_of_types, path);
+    let first_all_of = list(schema, "allOf").first().map_or(AnyOf::Checked, AnyOf::of);
+    restrictions(checker, schema, AnyOf::of(schema), first_all_of, path);
     check_type(checker, schema, level, path);
     if embedded && !matches!(additional, Additional::Absent) {
         checker.forbidden(&additional_path, "must not be used if x-kubernetes-embedded-resource is set");
@@ -140,6 +139,20 @@ fn only_restricts_names(metadata: &Value) -> bool {
         })
 }
 
+/// Treatment of the `anyOf` of a schema.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum AnyOf {
+    Checked,
+    /// It describes an integer or a string, so it may name types.
+    Exempt,
+}
+
+impl AnyOf {
+    fn of(schema: &Value) -> Self {
+        if is_int_or_string(list(schema, "anyOf")) { Self::Exempt } else { Self::Checked }
+    }
+}
+
 /// Whether these are the schemas `type: integer` and `type: string`, in this order.
 fn is_int_or_string(any_of: &[Value]) -> bool {
     let only = |schema: &Value, kind: &str| {
@@ -157,29 +170,31 @@ fn is_int_or_string(any_of: &[Value]) -> bool {
     matches!(any_of, [first, second] if only(first, "integer") && only(second, "string"))
 }
 
-/// Checks the parts of a schema that restrict values. `skip_any_of` and `skip_first` exempt the two forms in which `anyOf` describes an
-/// integer or string.
+/// Checks the parts of a schema that restrict values. `any_of` is about the schema itself, `first_all_of` about its first schema in `allOf`.
 fn restrictions(
     checker: &mut StructuralChecker<'_>,
     schema: &Value,
-    skip_any_of: bool,
-    skip_first: bool,
+    any_of: AnyOf,
+    first_all_of: AnyOf,
     path: &FieldPath<'_>,
 ) {
-    let any_of = path.field("anyOf");
-    for (index, child) in list(schema, "anyOf").iter().enumerate().filter(|_| !skip_any_of) {
-        nested(checker, child, false, &any_of.index(index));
+    if any_of == AnyOf::Checked {
+        let path = path.field("anyOf");
+        for (index, child) in list(schema, "anyOf").iter().enumerate() {
+            nested(checker, child, AnyOf::Checked, &path.index(index));
+        }
     }
     let all_of = path.field("allOf");
     for (index, child) in list(schema, "allOf").iter().enumerate() {
-        nested(checker, child, skip_first && index == 0, &all_of.index(index));
+        let any_of = if index == 0 { first_all_of } else { AnyOf::Checked };
+        nested(checker, child, any_of, &all_of.index(index));
     }
     let one_of = path.field("oneOf");
     for (index, child) in list(schema, "oneOf").iter().enumerate() {
-        nested(checker, child, false, &one_of.index(index));
+        nested(checker, child, AnyOf::Checked, &one_of.index(index));
     }
     if let Some(not) = given(schema, "not") {
-        nested(checker, not, false, &path.field("not"));
+        nested(checker, not, AnyOf::Checked, &path.field("not"));
     }
     let pattern = text(schema, "pattern");
     if let Err(error) = checker.parser.pattern(pattern) {
@@ -189,14 +204,14 @@ fn restrictions(
 }
 
 /// Checks a schema inside `allOf`, `anyOf`, `oneOf` or `not`.
-fn nested(checker: &mut StructuralChecker<'_>, schema: &Value, skip_any_of: bool, path: &FieldPath<'_>) {
-    restrictions(checker, schema, skip_any_of, false, path);
+fn nested(checker: &mut StructuralChecker<'_>, schema: &Value, any_of: AnyOf, path: &FieldPath<'_>) {
+    restrictions(checker, schema, any_of, AnyOf::Checked, path);
     if let Some(item) = item(schema) {
-        nested(checker, item, false, &path.field("items"));
+        nested(checker, item, AnyOf::Checked, &path.field("items"));
     }
     let properties = path.field("properties");
     for (name, property) in entries(schema, "properties") {
-        nested(checker, property, false, &properties.key(name));
+        nested(checker, property, AnyOf::Checked, &properties.key(name));
     }
     let mut forbid = |name: &str, found: bool, why: &str| {
         if found {

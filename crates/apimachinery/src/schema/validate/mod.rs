@@ -11,7 +11,7 @@ mod unique;
 
 use std::rc::Rc;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 pub(super) use formats::is_known as is_format;
 #[cfg(feature = "cel")]
@@ -102,6 +102,7 @@ pub(super) fn validate_part(schema: Cursor<'_>, value: &Value) -> Vec<FieldError
     errors.list
 }
 
+/// Checks a value and the values in it, in the order that the module describes.
 fn node(schema: Cursor<'_>, value: &Value, old: Option<&Value>, path: &FieldPath<'_>, errors: &mut Errors) {
     if errors.is_full() || old.is_some_and(|old| is_unchanged(schema, old, value)) {
         return;
@@ -152,28 +153,39 @@ fn node(schema: Cursor<'_>, value: &Value, old: Option<&Value>, path: &FieldPath
         rules.check_enum(value, path, errors);
     }
     if let Value::Object(fields) = value {
-        if let Some(rules) = rules {
-            rules.check_properties(fields.len(), path, errors);
-        }
-        for (name, value) in fields {
-            let old = old.and_then(|old| old.get(name));
-            match schema.own_property(name) {
-                Some(child) => node(child, value, old, &path.field(name), errors),
-                None if name == "metadata" && schema.node.metadata_rules.is_some() => {}
-                None => {
-                    if let Some(child) = schema.additional() {
-                        node(child, value, old, &path.entry(name), errors);
-                    }
+        object(schema, fields, old, path, errors);
+    }
+}
+
+/// Checks the fields of an object: their number, each of them, and that the required ones exist.
+fn object(
+    schema: Cursor<'_>,
+    fields: &Map<String, Value>,
+    old: Option<&Value>,
+    path: &FieldPath<'_>,
+    errors: &mut Errors,
+) {
+    if let Some(rules) = schema.node.rules.as_deref() {
+        rules.check_properties(fields.len(), path, errors);
+    }
+    for (name, value) in fields {
+        let old = old.and_then(|old| old.get(name));
+        match schema.own_property(name) {
+            Some(child) => node(child, value, old, &path.field(name), errors),
+            None if name == "metadata" && schema.has_object_meta() => {}
+            None => {
+                if let Some(child) = schema.additional() {
+                    node(child, value, old, &path.entry(name), errors);
                 }
             }
         }
-        for name in schema.required() {
-            if errors.is_full() {
-                return;
-            }
-            if !fields.contains_key(name) {
-                errors.push(FieldError::required(path.field(name).to_string(), ""));
-            }
+    }
+    for name in schema.required() {
+        if errors.is_full() {
+            return;
+        }
+        if !fields.contains_key(name) {
+            errors.push(FieldError::required(path.field(name).to_string(), ""));
         }
     }
 }
