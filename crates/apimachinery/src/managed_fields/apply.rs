@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::Writer;
 use super::extract::fields_of;
 use super::last_applied;
-use super::managers::{Id, Managers, Operation, Owned};
+use super::managers::{ManagerId, Managers, Operation, Owned};
 use super::merge_applied::merge;
 use super::remove::reconcile;
 use super::schema_check::{check, check_written};
@@ -100,55 +100,64 @@ fn apply_in(
     let mut managers = Managers::decode(&base).unwrap_or_default();
     remove_entries(&mut base);
     if managers.is_empty() && !is_new {
-        let writer = Writer { manager: BEFORE_FIRST_APPLY, ..*writer };
-        let id = Id::new(&writer, Operation::Update);
-        if let Some(why) = check_written(ty, &base) {
-            return Err(ApiError::internal(format!(
-                "failed to create manager for existing fields: failed to convert new object ({}) to smd typed: {why}",
-                describe(&base)
-            )));
-        }
-        // As in an update, a null of a builtin kind has no owner.
-        let given = if schemas.own.is_custom() { None } else { without_nulls(&base) };
-        let existing = given.as_ref().unwrap_or(&base);
-        record(&mut managers, schemas, &schemas.own.empty_object(), existing, &id, &writer, reset)?;
+        adopt_existing_fields(&mut managers, schemas, &base, writer, reset)?;
     }
     check_types(ty, applied)?;
     if let Some(why) = check_written(ty, &base).filter(|_| !is_new) {
         let live = describe(&base);
         return Err(ApiError::internal(format!("failed to create typed live object ({live}): {why}")));
     }
-    let id = Id::new(writer, Operation::Apply);
+    let id = ManagerId::new(writer, Operation::Apply);
     let attempt = Attempt { schemas, base: &base, applied, id, writer, reset };
     // Only `kubectl` may get a second attempt, with force (see `last_applied`).
     let again = (writer.manager == last_applied::MANAGER).then(|| managers.clone());
     let outcome = match (attempt.run(managers, on_conflict)?, again) {
-        (Err(mut conflicts), Some(managers)) => {
+        (ApplyOutcome::Conflict(mut conflicts), Some(managers)) => {
             let allowed = last_applied::agreed_fields(ty, &base, writer.api_version);
-            let disputed = conflicts.values().any(|set| {
-                let mut set = set.clone();
+            conflicts.retain(|_, set| {
                 set.subtract(&allowed);
                 !set.is_empty()
             });
-            if disputed {
-                conflicts.retain(|_, set| {
-                    set.subtract(&allowed);
-                    !set.is_empty()
-                });
-                Err(conflicts)
-            } else {
+            if conflicts.is_empty() {
                 attempt.run(managers, OnConflict::Force)?
+            } else {
+                ApplyOutcome::Conflict(conflicts)
             }
         }
         (outcome, _) => outcome,
     };
-    let (mut object, managers) = outcome.map_err(|conflicts| conflict(&conflicts))?;
+    let (mut object, managers) = match outcome {
+        ApplyOutcome::Applied(object, managers) => (object, managers),
+        ApplyOutcome::Conflict(conflicts) => return Err(conflict(&conflicts)),
+    };
     convert(&mut object)?;
     if writer.manager == last_applied::MANAGER {
         last_applied::renew(&mut object, applied);
     }
     managers.encode(&mut object);
     Ok(object)
+}
+
+/// Makes [`BEFORE_FIRST_APPLY`] the owner of all fields of an object without entries.
+fn adopt_existing_fields(
+    managers: &mut Managers,
+    schemas: Schemas<'_>,
+    live: &Value,
+    writer: &Writer<'_>,
+    reset: &[&str],
+) -> Result<(), ApiError> {
+    let writer = Writer { manager: BEFORE_FIRST_APPLY, ..*writer };
+    let id = ManagerId::new(&writer, Operation::Update);
+    if let Some(why) = check_written(schemas.ty(), live) {
+        return Err(ApiError::internal(format!(
+            "failed to create manager for existing fields: failed to convert new object ({}) to smd typed: {why}",
+            describe(live)
+        )));
+    }
+    // As in an update, a null of a builtin kind has no owner.
+    let given = if schemas.own.is_custom() { None } else { without_nulls(live) };
+    let existing = given.as_ref().unwrap_or(live);
+    record(managers, schemas, &schemas.own.empty_object(), existing, &id, &writer, reset)
 }
 
 fn check_types(ty: Ty<'_>, applied: &Value) -> Result<(), ApiError> {
@@ -176,23 +185,28 @@ fn restore(schema: &Schema, applied: &Value, object: &mut Value) -> Result<(), A
 }
 
 /// Conflicting fields by their owner.
-type Conflicts = BTreeMap<Id, FieldSet>;
+type Conflicts = BTreeMap<ManagerId, FieldSet>;
 
+/// Result of an apply.
+enum ApplyOutcome {
+    /// The new object, and the entries that it gets.
+    Applied(Value, Managers),
+    /// Other managers own applied fields with another value.
+    Conflict(Conflicts),
+}
+
+/// An apply that may be repeated with other entries.
 struct Attempt<'a> {
     schemas: Schemas<'a>,
     base: &'a Value,
     applied: &'a Value,
-    id: Id,
+    id: ManagerId,
     writer: &'a Writer<'a>,
     reset: &'a [&'a str],
 }
 
 impl Attempt<'_> {
-    fn run(
-        &self,
-        mut managers: Managers,
-        on_conflict: OnConflict,
-    ) -> Result<Result<(Value, Managers), Conflicts>, ApiError> {
+    fn run(&self, mut managers: Managers, on_conflict: OnConflict) -> Result<ApplyOutcome, ApiError> {
         let ty = self.schemas.ty();
         // Entries may have been written under another schema.
         managers.adjust(|_, owned| reconcile(self.schemas.ty_in(&owned.api_version), &mut owned.set));
@@ -202,9 +216,7 @@ impl Attempt<'_> {
 
         let mut set = fields_of(ty, self.applied);
         // This endpoint does not write these fields, so the applier does not own them.
-        for path in self.reset {
-            set.remove_field(&path.split('.').collect::<Vec<_>>());
-        }
+        set.remove_paths(self.reset);
         // The old time stays until the end of the call, so that an apply without changes keeps it.
         let last = managers.get(&self.id).cloned();
         let owned = Owned {
@@ -216,35 +228,14 @@ impl Attempt<'_> {
         let is_converted = last.as_ref().is_some_and(|last| {
             last.api_version != self.writer.api_version && !self.are_alike(last, &managers)
         });
-        let mut new = match &last {
-            Some(last) if self.are_alike(last, &managers) => {
-                let own = managers.get(&self.id).map(|owned| &owned.set);
-                prune(ty, merged, &last.set, own, &managers)
-            }
-            // Fields of an unknown version stay.
-            Some(last) if !last.set.is_empty() && self.schemas.knows(&last.api_version) => {
-                prune_across(self.schemas, &merged, last, &managers)?
-            }
-            _ => merged,
-        };
+        let mut new = self.without_unapplied(merged, last.as_ref(), &managers)?;
 
         let version = self.writer.api_version;
         self.schemas.drop_unknown(&mut managers, &self.id);
         let comparisons = Comparisons::new(self.schemas, self.base, &new, &managers, version, self.reset)?;
-        // Each changed field that another manager owns is a conflict.
-        let changed = comparisons.own.changed();
-        let disputed = |owned: &Owned| match comparisons.other(&owned.api_version) {
-            Some(other) => owned.set.intersection(&other.changed()),
-            None => owned.set.intersection(&changed),
-        };
-        let conflicts: Conflicts = managers
-            .iter()
-            .filter(|(id, _)| **id != self.id)
-            .map(|(id, owned)| (id.clone(), disputed(owned)))
-            .filter(|(_, set)| !set.is_empty())
-            .collect();
+        let conflicts = self.conflicts(&comparisons, &managers);
         if on_conflict == OnConflict::Refuse && !conflicts.is_empty() {
-            return Ok(Err(conflicts));
+            return Ok(ApplyOutcome::Conflict(conflicts));
         }
         // If the apply is forced, the other managers lose the changed fields.
         take(&mut managers, &comparisons, Some(&self.id));
@@ -260,7 +251,38 @@ impl Attempt<'_> {
         if !self.schemas.own.is_custom() || is_converted {
             drop_emptied(&mut new, self.base);
         }
-        Ok(Ok((new, managers)))
+        Ok(ApplyOutcome::Applied(new, managers))
+    }
+
+    /// Removes the fields from the merged object that the applier applied the last time, does not apply now, and that no manager owns.
+    fn without_unapplied(
+        &self,
+        merged: Value,
+        last: Option<&Owned>,
+        managers: &Managers,
+    ) -> Result<Value, ApiError> {
+        match last {
+            Some(last) if self.are_alike(last, managers) => {
+                let own = managers.get(&self.id).map(|owned| &owned.set);
+                Ok(prune(self.schemas.ty(), merged, &last.set, own, managers))
+            }
+            // Fields of an unknown version stay.
+            Some(last) if !last.set.is_empty() && self.schemas.knows(&last.api_version) => {
+                prune_across(self.schemas, &merged, last, managers)
+            }
+            _ => Ok(merged),
+        }
+    }
+
+    /// Returns the changed fields that other managers own.
+    fn conflicts(&self, comparisons: &Comparisons, managers: &Managers) -> Conflicts {
+        let changed = comparisons.own.changed();
+        let disputed = |owned: &Owned| match comparisons.other(&owned.api_version) {
+            Some(other) => owned.set.intersection(&other.changed()),
+            None => owned.set.intersection(&changed),
+        };
+        let others = managers.iter().filter(|(id, _)| **id != self.id);
+        others.map(|(id, owned)| (id.clone(), disputed(owned))).filter(|(_, set)| !set.is_empty()).collect()
     }
 
     /// Whether fields can be pruned without conversions: all entries have the written version, or all versions have the same fields.
@@ -289,13 +311,13 @@ fn conflict(conflicts: &Conflicts) -> ApiError {
     let mut causes = Vec::new();
     let mut lines = Vec::new();
     for (id, set) in conflicts {
-        let who = id.describe();
-        lines.push(format!("conflicts with {who}:"));
+        let manager = id.describe();
+        lines.push(format!("conflicts with {manager}:"));
         for path in set.paths() {
             lines.push(format!("- {path}"));
             causes.push(Cause {
                 reason: "FieldManagerConflict",
-                message: format!("conflict with {who}"),
+                message: format!("conflict with {manager}"),
                 field: path,
             });
         }

@@ -18,12 +18,9 @@ pub(super) struct Comparison {
 impl Comparison {
     /// Removes field paths, with everything below them, from the comparison.
     pub(super) fn ignore(&mut self, paths: &[&str]) {
-        for path in paths {
-            let path: Vec<&str> = path.split('.').collect();
-            self.added.remove_field(&path);
-            self.removed.remove_field(&path);
-            self.modified.remove_field(&path);
-        }
+        self.added.remove_paths(paths);
+        self.removed.remove_paths(paths);
+        self.modified.remove_paths(paths);
     }
 
     /// Returns the fields that were added or modified.
@@ -54,9 +51,10 @@ struct ComparedField {
     removed: SetNode,
     modified: SetNode,
     /// Whether the place was compared as a whole.
-    leaf: bool,
+    is_whole: bool,
 }
 
+/// Compares one place with the places below it.
 fn place(ty: Ty<'_>, old: Option<&Value>, new: Option<&Value>) -> ComparedField {
     let mut place = ComparedField::default();
     if old == new {
@@ -68,14 +66,14 @@ fn place(ty: Ty<'_>, old: Option<&Value>, new: Option<&Value>) -> ComparedField 
             // The type of the value changed, for example from a list to an object: record the fields of both.
             if std::mem::discriminant(&old_shape) != std::mem::discriminant(&new_shape) {
                 place.visit(old_shape, old, new);
-                place.leaf = false;
+                place.is_whole = false;
             }
             place.visit(new_shape, old, new);
         }
         (Some(value), None) | (None, Some(value)) => place.visit(ty.shape(value), old, new),
         (None, None) => {}
     }
-    if !place.leaf {
+    if !place.is_whole {
         place.added.member |= old.is_none();
         place.removed.member |= new.is_none();
     }
@@ -109,7 +107,7 @@ impl ComparedField {
     }
 
     fn whole(&mut self, old: Option<&Value>, new: Option<&Value>) {
-        self.leaf = true;
+        self.is_whole = true;
         match (old, new) {
             (None, _) => self.added.member = true,
             (_, None) => self.removed.member = true,

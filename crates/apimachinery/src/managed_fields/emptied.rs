@@ -7,7 +7,7 @@
 use serde_json::Value;
 
 use super::Writer;
-use super::managers::{Id, Managers, Operation, Owned};
+use super::managers::{ManagerId, Managers, Operation, Owned};
 use super::set::{FieldSet, PathElement, SetNode};
 use super::typed::{Composite, Fields, Shape, Ty};
 use crate::schema::{JsonType, Schema, ValueKind};
@@ -35,9 +35,7 @@ impl Emptied {
     /// endpoint ignores.
     pub fn track(&self, new: &mut Value, writer: &Writer<'_>, reset: &[&str]) {
         let mut set = self.0.clone();
-        for path in reset {
-            set.remove_field(&path.split('.').collect::<Vec<_>>());
-        }
+        set.remove_paths(reset);
         if set.is_empty() {
             return;
         }
@@ -47,7 +45,7 @@ impl Emptied {
             return;
         }
         managers.adjust(|_, owned| owned.set.subtract(&set));
-        let id = Id::new(writer, Operation::Update);
+        let id = ManagerId::new(writer, Operation::Update);
         if let Some(owned) = managers.get(&id) {
             set.merge(owned.set.clone());
         }

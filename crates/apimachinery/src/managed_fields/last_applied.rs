@@ -18,7 +18,7 @@ const ANNOTATION: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// Maximum size of all annotations of an object, in bytes. If the new annotation would exceed it, it becomes empty.
 const MAX_ANNOTATIONS: usize = 256 << 10;
 
-/// Returns the fields whose values in `live` equal those in its annotation. `kubectl` may take them without force.
+/// Returns the fields with equal values in `live` and in its annotation. `kubectl` may take them without force.
 pub(super) fn agreed_fields(ty: Ty<'_>, live: &Value, api_version: &str) -> FieldSet {
     let recorded = live["metadata"]["annotations"][ANNOTATION].as_str();
     let recorded = recorded.and_then(|text| serde_json::from_str::<Value>(text).ok());

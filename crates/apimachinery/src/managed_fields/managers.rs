@@ -32,7 +32,7 @@ impl Operation {
 
 /// Key of an entry. An applier has one entry, whatever version it applies.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Id {
+pub(super) struct ManagerId {
     pub(super) manager: String,
     pub(super) operation: Operation,
     /// Version of the written object; empty for appliers.
@@ -40,7 +40,7 @@ pub(super) struct Id {
     pub(super) subresource: String,
 }
 
-impl Id {
+impl ManagerId {
     pub(super) fn new(writer: &Writer<'_>, operation: Operation) -> Self {
         Self {
             manager: if writer.manager.is_empty() { "unknown" } else { writer.manager }.to_owned(),
@@ -87,7 +87,7 @@ pub(super) struct Owned {
 
 /// All entries of an object.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Managers(BTreeMap<Id, Owned>);
+pub(super) struct Managers(BTreeMap<ManagerId, Owned>);
 
 impl Managers {
     /// Reads the entries of an object.
@@ -113,20 +113,20 @@ impl Managers {
         self.0.is_empty()
     }
 
-    pub(super) fn get_mut(&mut self, id: &Id) -> Option<&mut Owned> {
+    pub(super) fn get_mut(&mut self, id: &ManagerId) -> Option<&mut Owned> {
         self.0.get_mut(id)
     }
 
-    pub(super) fn remove(&mut self, id: &Id) -> Option<Owned> {
+    pub(super) fn remove(&mut self, id: &ManagerId) -> Option<Owned> {
         self.0.remove(id)
     }
 
-    pub(super) fn get(&self, id: &Id) -> Option<&Owned> {
+    pub(super) fn get(&self, id: &ManagerId) -> Option<&Owned> {
         self.0.get(id)
     }
 
     /// Inserts an entry, or removes it if it has no fields.
-    pub(super) fn put(&mut self, id: Id, owned: Owned) {
+    pub(super) fn put(&mut self, id: ManagerId, owned: Owned) {
         if owned.set.is_empty() {
             self.0.remove(&id);
         } else {
@@ -139,16 +139,16 @@ impl Managers {
         self.0.retain(|_, owned| !owned.set.is_empty());
     }
 
-    pub(super) fn into_iter(self) -> impl Iterator<Item = (Id, Owned)> {
+    pub(super) fn into_iter(self) -> impl Iterator<Item = (ManagerId, Owned)> {
         self.0.into_iter()
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&Id, &Owned)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&ManagerId, &Owned)> {
         self.0.iter()
     }
 
     /// Lets `f` change each entry, and removes entries without fields.
-    pub(super) fn adjust(&mut self, mut f: impl FnMut(&Id, &mut Owned)) {
+    pub(super) fn adjust(&mut self, mut f: impl FnMut(&ManagerId, &mut Owned)) {
         self.0.retain(|id, owned| {
             f(id, owned);
             !owned.set.is_empty()
@@ -163,10 +163,10 @@ impl Managers {
             // The usual case: no entry has to be copied.
             return;
         }
-        let mut oldest: Vec<(Option<String>, Id)> =
+        let mut oldest: Vec<(Option<String>, ManagerId)> =
             updates.map(|(id, owned)| (owned.time.clone(), id.clone())).collect();
         oldest.sort();
-        let mut first_of_version: BTreeMap<String, Id> = BTreeMap::new();
+        let mut first_of_version: BTreeMap<String, ManagerId> = BTreeMap::new();
         for (time, id) in oldest {
             if count <= MAX_UPDATE_MANAGERS {
                 break;
@@ -176,7 +176,7 @@ impl Managers {
                 first_of_version.insert(id.version.clone(), id);
                 continue;
             };
-            let bucket_id = Id {
+            let bucket_id = ManagerId {
                 manager: ANCIENT.to_owned(),
                 operation: Operation::Update,
                 version: id.version.clone(),
@@ -204,7 +204,7 @@ impl Managers {
 }
 
 /// Writes entries into an object: appliers first, then by time.
-pub(super) fn encode(mut entries: Vec<(Id, Owned)>, object: &mut Value) {
+pub(super) fn encode(mut entries: Vec<(ManagerId, Owned)>, object: &mut Value) {
     let Some(metadata) = metadata(object) else {
         return;
     };
@@ -229,7 +229,7 @@ pub(super) fn metadata(object: &mut Value) -> Option<&mut Map<String, Value>> {
 }
 
 /// Reads one entry, with apimachinery's messages as far as they do not print Go values.
-fn decode_entry(index: usize, entry: &Value) -> Result<(Id, Owned), String> {
+fn decode_entry(index: usize, entry: &Value) -> Result<(ManagerId, Owned), String> {
     let text = |name: &str| entry[name].as_str().unwrap_or_default().to_owned();
     let operation = match entry["operation"].as_str() {
         Some("Apply") => Operation::Apply,
@@ -257,7 +257,7 @@ fn decode_entry(index: usize, entry: &Value) -> Result<(Id, Owned), String> {
         }
         _ => None,
     };
-    let id = Id {
+    let id = ManagerId {
         manager: text("manager"),
         operation,
         version: match operation {
@@ -270,7 +270,7 @@ fn decode_entry(index: usize, entry: &Value) -> Result<(Id, Owned), String> {
     Ok((id, owned))
 }
 
-fn encode_entry((id, owned): (Id, Owned)) -> Value {
+fn encode_entry((id, owned): (ManagerId, Owned)) -> Value {
     // Without `json!`, which would copy the set.
     let mut fields = vec![
         ("apiVersion", Value::String(owned.api_version)),

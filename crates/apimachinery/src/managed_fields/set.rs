@@ -227,6 +227,13 @@ impl FieldSet {
         });
     }
 
+    /// Removes the fields at paths such as `metadata.labels`, and everything below them.
+    pub(super) fn remove_paths(&mut self, paths: &[&str]) {
+        for path in paths {
+            self.remove_field(&path.split('.').collect::<Vec<_>>());
+        }
+    }
+
     /// Removes a field path and everything below it.
     pub(super) fn remove_field(&mut self, path: &[&str]) {
         let Some((first, rest)) = path.split_first() else {

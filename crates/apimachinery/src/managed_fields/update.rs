@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::Writer;
-use super::managers::{Id, Managers, Operation, Owned};
+use super::managers::{ManagerId, Managers, Operation, Owned};
 use super::remove::reconcile;
 use super::schema_check::check_written;
 use super::set::{FieldSet, PathElement, SetNode};
@@ -101,7 +101,7 @@ pub fn track_update_across(
         .filter(|(name, value)| without_nulls.is_some() && value.is_null() && !old[*name].is_null())
         .map(|(name, _)| name)
         .collect();
-    let id = Id::new(writer, Operation::Update);
+    let id = ManagerId::new(writer, Operation::Update);
     schemas.drop_unknown(&mut managers, &id);
     let comparisons = Comparisons::new(schemas, before, given, &managers, writer.api_version, reset)?;
     record_changes(&mut managers, comparisons, &became_null, &id, writer);
@@ -144,7 +144,7 @@ pub(super) fn record(
     schemas: Schemas<'_>,
     old: &Value,
     new: &Value,
-    id: &Id,
+    id: &ManagerId,
     writer: &Writer<'_>,
     reset: &[&str],
 ) -> Result<(), ApiError> {
@@ -158,7 +158,7 @@ fn record_changes(
     managers: &mut Managers,
     comparisons: Comparisons,
     became_null: &[&String],
-    id: &Id,
+    id: &ManagerId,
     writer: &Writer<'_>,
 ) {
     // The changes are removed from the writer's entry too, which gets them back below.
@@ -180,7 +180,7 @@ fn record_changes(
 }
 
 /// Removes changed and removed fields from all managers but `except`.
-pub(super) fn take(managers: &mut Managers, comparisons: &Comparisons, except: Option<&Id>) {
+pub(super) fn take(managers: &mut Managers, comparisons: &Comparisons, except: Option<&ManagerId>) {
     managers.adjust(|id, owned| {
         if Some(id) != except {
             let comparison = comparisons.of(&owned.api_version);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::compare::{Comparison, compare};
-use super::managers::{Id, Managers, Owned};
+use super::managers::{ManagerId, Managers, Owned};
 use super::schema_check::check;
 use super::typed::Ty;
 use crate::schema::Schema;
@@ -61,9 +61,9 @@ impl<'a> Schemas<'a> {
     }
 
     /// Drops the entries of other managers than `own` in versions that the kind does not have.
-    pub(super) fn drop_unknown(self, managers: &mut Managers, own: &Id) {
+    pub(super) fn drop_unknown(self, managers: &mut Managers, own: &ManagerId) {
         let unknown = |owned: &Owned| !self.knows(&owned.api_version);
-        let unknown: Vec<Id> = managers
+        let unknown: Vec<ManagerId> = managers
             .iter()
             .filter(|(id, owned)| *id != own && unknown(owned))
             .map(|(id, _)| id.clone())

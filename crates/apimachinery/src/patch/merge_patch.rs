@@ -1,6 +1,7 @@
 //! Merge patch (RFC 7386): objects are merged, null removes a field, every other value replaces.
 //!
-//! As in the library of kube-apiserver, nulls inside lists of the patch are dropped too, unless the list replaces an object.
+//! As in the library of kube-apiserver, objects in a list of the patch lose their null fields too, unless the list replaces an object. Null
+//! elements of lists stay.
 
 use serde_json::Value;
 

@@ -41,113 +41,153 @@ pub(super) fn apply_all(target: &Value, operations: Vec<Value>) -> Result<Value,
             Value::Object(operation) => operation,
             _ => Map::new(),
         };
-        patcher.apply(operation)?;
+        patcher.apply(SentOperation::new(operation))?;
     }
     Ok(patcher.document)
 }
 
+/// Application of the operations of a patch.
 struct Patcher {
     document: Value,
+    /// Total size of the values that were copied, in bytes.
     copied: usize,
+    /// Number of values that were visited.
     visited: usize,
 }
 
 const MISSING: &str = "missing value";
 const TEST_FAILED: &str = "test failed";
 
-impl Patcher {
-    fn apply(&mut self, mut operation: Map<String, Value>) -> Result<(), OperationError> {
-        let text = |operation: &Map<String, Value>, field: &str| match operation.get(field) {
-            Some(Value::String(text)) => Ok(text.clone()),
-            Some(Value::Null) | None => Err(if field == "path" {
-                format!("operation missing path field: {MISSING}")
-            } else {
-                format!("operation, missing {field} field: {MISSING}")
-            }),
+/// An operation as it was sent.
+struct SentOperation {
+    kind: String,
+    fields: Map<String, Value>,
+}
+
+impl SentOperation {
+    fn new(fields: Map<String, Value>) -> Self {
+        let kind = fields.get("op").and_then(Value::as_str).unwrap_or("unknown").to_owned();
+        Self { kind, fields }
+    }
+
+    /// Returns the text of a field.
+    ///
+    /// # Errors
+    /// Go's message for an absent field, or for one that is no text.
+    fn text(&self, field: &str) -> Result<String, String> {
+        let why = match self.fields.get(field) {
+            Some(Value::String(text)) => return Ok(text.clone()),
+            Some(Value::Null) | None if field == "path" => format!("operation missing path field: {MISSING}"),
+            Some(Value::Null) | None => format!("operation, missing {field} field: {MISSING}"),
             Some(other) => {
-                Err(format!("json: cannot unmarshal {} into Go value of type string", json_type(other)))
+                format!("json: cannot unmarshal {} into Go value of type string", json_type(other))
             }
         };
-        let kind = operation.get("op").and_then(Value::as_str).unwrap_or("unknown").to_owned();
-        let path = text(&operation, "path");
-        let undecoded = |field: &str, why: &str| format!("{kind} operation failed to decode {field}: {why}");
-        let value = operation.remove("value");
-        // The library reports any wrong path of `add`, `remove` and `copy` as missing.
-        match &*kind {
+        Err(self.undecoded(field, &why))
+    }
+
+    /// Like [`text`](Self::text) for `path`, but the library reports any wrong path of `add`, `remove` and `copy` as missing.
+    fn path_or_missing(&self) -> Result<String, String> {
+        self.text("path").map_err(|_| self.undecoded("path", MISSING))
+    }
+
+    fn undecoded(&self, field: &str, why: &str) -> String {
+        format!("{} operation failed to decode {field}: {why}", self.kind)
+    }
+
+    /// Takes the value, if there is one.
+    fn take_value(&mut self) -> Option<Value> {
+        self.fields.remove("value")
+    }
+}
+
+impl Patcher {
+    fn apply(&mut self, mut operation: SentOperation) -> Result<(), OperationError> {
+        match operation.kind.as_str() {
             "add" => {
-                let path = path.map_err(|_| undecoded("path", MISSING))?;
-                self.admit(&path, value.as_ref())?;
-                let (parent, key) = self.find(&path).ok_or_else(|| {
-                    format!("add operation does not apply: doc is missing path: \"{path}\": {MISSING}")
-                })?;
-                add(parent, &key, value.unwrap_or_default())
-                    .map_err(|why| format!("error in add for path: '{path}': {why}"))?;
+                let path = operation.path_or_missing()?;
+                self.add(&path, operation.take_value())
             }
-            "remove" => {
-                let path = path.map_err(|_| undecoded("path", MISSING))?;
-                self.shift(&path)?;
-                let (parent, key) = self.find(&path).ok_or_else(|| {
-                    format!("remove operation does not apply: doc is missing path: \"{path}\": {MISSING}")
-                })?;
-                remove(parent, &key).map_err(|why| format!("error in remove for path: '{path}': {why}"))?;
-            }
+            "remove" => self.remove(&operation.path_or_missing()?),
             "replace" => {
-                let path = path.map_err(|why| undecoded("path", &why))?;
+                let path = operation.text("path")?;
+                let value = operation.take_value();
                 self.admit(&path, value.as_ref())?;
-                self.replace(&path, value.unwrap_or_default())?;
+                Ok(self.replace(&path, value.unwrap_or_default())?)
             }
             "test" => {
-                let path = path.map_err(|why| undecoded("path", &why))?;
-                self.test(&path, &value.unwrap_or_default())?;
+                let path = operation.text("path")?;
+                Ok(self.test(&path, &operation.take_value().unwrap_or_default())?)
             }
-            "move" => {
-                let from = text(&operation, "from").map_err(|why| undecoded("from", &why))?;
-                self.shift(&from)?;
-                let (parent, key) = self.find(&from).ok_or_else(|| {
-                    format!("move operation does not apply: doc is missing from path: {from}: {MISSING}")
-                })?;
-                let failed = |why: String| format!("error in move for path: '{key}': {why}");
-                // As in the library, the path of the destination is only read after the value was removed.
-                get(parent, &key).map_err(failed)?;
-                let value = remove(parent, &key).map_err(failed)?;
-                let path = path.map_err(|why| undecoded("path", &why))?;
-                self.admit(&path, Some(&value))?;
-                let (parent, key) = self.find(&path).ok_or_else(|| {
-                    format!(
-                        "move operation does not apply: doc is missing destination path: {path}: {MISSING}"
-                    )
-                })?;
-                add(parent, &key, value).map_err(|why| format!("error in move for path: '{path}': {why}"))?;
-            }
-            "copy" => {
-                let from = text(&operation, "from").map_err(|why| undecoded("from", &why))?;
-                let (parent, key) = self.find(&from).ok_or_else(|| {
-                    format!("copy operation does not apply: doc is missing from path: {from}: {MISSING}")
-                })?;
-                let value =
-                    get(parent, &key).map_err(|why| format!("error in copy for from: '{from}': {why}"))?;
-                let value = value.cloned().unwrap_or_default();
-                let path = path.map_err(|_| undecoded("path", MISSING))?;
-                self.copied += value.to_string().len();
-                if self.copied > MAX_COPIED {
-                    return Err(OperationError::TooLarge(format!(
-                        "Unable to complete the copy, the accumulated size increase of copy is {}, exceeding the limit \
-                         {MAX_COPIED}",
-                        self.copied
-                    )));
-                }
-                self.admit(&path, Some(&value))?;
-                let (parent, key) = self.find(&path).ok_or_else(|| {
-                    format!(
-                        "copy operation does not apply: doc is missing destination path: {path}: {MISSING}"
-                    )
-                })?;
-                add(parent, &key, value)
-                    .map_err(|why| format!("error while adding value during copy: {why}"))?;
-            }
-            other => return Err(format!("Unexpected kind: {other}").into()),
+            "move" => self.move_value(&operation),
+            "copy" => self.copy(&operation),
+            other => Err(format!("Unexpected kind: {other}").into()),
         }
+    }
+
+    fn add(&mut self, path: &str, value: Option<Value>) -> Result<(), OperationError> {
+        self.admit(path, value.as_ref())?;
+        let (parent, key) = self.find(path).ok_or_else(|| {
+            format!("add operation does not apply: doc is missing path: \"{path}\": {MISSING}")
+        })?;
+        add(parent, &key, value.unwrap_or_default())
+            .map_err(|why| format!("error in add for path: '{path}': {why}"))?;
         Ok(())
+    }
+
+    fn remove(&mut self, path: &str) -> Result<(), OperationError> {
+        self.shift(path)?;
+        let (parent, key) = self.find(path).ok_or_else(|| {
+            format!("remove operation does not apply: doc is missing path: \"{path}\": {MISSING}")
+        })?;
+        remove(parent, &key).map_err(|why| format!("error in remove for path: '{path}': {why}"))?;
+        Ok(())
+    }
+
+    fn move_value(&mut self, operation: &SentOperation) -> Result<(), OperationError> {
+        let from = operation.text("from")?;
+        self.shift(&from)?;
+        let (parent, key) = self.find(&from).ok_or_else(|| {
+            format!("move operation does not apply: doc is missing from path: {from}: {MISSING}")
+        })?;
+        let failed = |why: String| format!("error in move for path: '{key}': {why}");
+        get(parent, &key).map_err(failed)?;
+        let value = remove(parent, &key).map_err(failed)?;
+        // As in the library, the path of the destination is only read after the value was removed.
+        let path = operation.text("path")?;
+        self.admit(&path, Some(&value))?;
+        let (parent, key) = self.destination(&path, operation)?;
+        add(parent, &key, value).map_err(|why| format!("error in move for path: '{path}': {why}"))?;
+        Ok(())
+    }
+
+    fn copy(&mut self, operation: &SentOperation) -> Result<(), OperationError> {
+        let from = operation.text("from")?;
+        let (parent, key) = self.find(&from).ok_or_else(|| {
+            format!("copy operation does not apply: doc is missing from path: {from}: {MISSING}")
+        })?;
+        let value = get(parent, &key).map_err(|why| format!("error in copy for from: '{from}': {why}"))?;
+        let value = value.cloned().unwrap_or_default();
+        let path = operation.path_or_missing()?;
+        self.copied += value.to_string().len();
+        if self.copied > MAX_COPIED {
+            return Err(OperationError::TooLarge(format!(
+                "Unable to complete the copy, the accumulated size increase of copy is {}, exceeding the limit {MAX_COPIED}",
+                self.copied
+            )));
+        }
+        self.admit(&path, Some(&value))?;
+        let (parent, key) = self.destination(&path, operation)?;
+        add(parent, &key, value).map_err(|why| format!("error while adding value during copy: {why}"))?;
+        Ok(())
+    }
+
+    /// Finds the place to which an operation moves or copies a value.
+    fn destination(&mut self, path: &str, operation: &SentOperation) -> Result<(&mut Value, String), String> {
+        self.find(path).ok_or_else(|| {
+            let kind = &operation.kind;
+            format!("{kind} operation does not apply: doc is missing destination path: {path}: {MISSING}")
+        })
     }
 
     fn replace(&mut self, path: &str, value: Value) -> Result<(), String> {

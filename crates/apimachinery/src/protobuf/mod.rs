@@ -172,39 +172,57 @@ fn decode_field(
             }
             Ok(())
         }
-        (Count::List, kind) => {
-            let list = object.entry(field.name).or_insert_with(|| Value::Array(Vec::new()));
-            let Value::Array(list) = list else {
-                return Err("a list and a single value".into());
-            };
-            match (kind, wire) {
-                // Encoders may pack all numbers of a list into one field.
-                (GoType::Bool | GoType::Int32 | GoType::Int64, Wire::Bytes(packed)) => {
-                    for varint in WireReader::new(packed).packed()? {
-                        list.extend(wire_value::decode(kind, Wire::Varint(varint), depth)?);
-                    }
-                }
-                _ => list.push(wire_value::decode(kind, wire, depth)?.unwrap_or(Value::Null)),
+        (Count::List, kind) => decode_element(field, kind, wire, object, depth),
+        (Count::Map, kind) => decode_entry(field, kind, wire, object, depth),
+    }
+}
+
+/// Appends an element to the list of a field, or several elements that are packed.
+fn decode_element(
+    field: &Field,
+    kind: GoType,
+    wire: Wire<'_>,
+    object: &mut Map<String, Value>,
+    depth: usize,
+) -> WireResult<()> {
+    let list = object.entry(field.name).or_insert_with(|| Value::Array(Vec::new()));
+    let Value::Array(list) = list else {
+        return Err("a list and a single value".into());
+    };
+    match (kind, wire) {
+        // Encoders may pack all numbers of a list into one field.
+        (GoType::Bool | GoType::Int32 | GoType::Int64, Wire::Bytes(packed)) => {
+            for varint in WireReader::new(packed).packed()? {
+                list.extend(wire_value::decode(kind, Wire::Varint(varint), depth)?);
             }
-            Ok(())
         }
-        (Count::Map, kind) => {
-            let (mut key, mut value) = (String::new(), default_value(kind));
-            let mut entry = WireReader::new(bytes(wire)?);
-            while let Some(part) = entry.next()? {
-                match part {
-                    (1, Wire::Bytes(text)) => utf8(text)?.clone_into(&mut key),
-                    (2, wire) => value = wire_value::decode(kind, wire, depth)?.unwrap_or(Value::Null),
-                    _ => {}
-                }
-            }
-            let map = object.entry(field.name).or_insert_with(|| Value::Object(Map::new()));
-            if let Value::Object(map) = map {
-                map.insert(key, value);
-            }
-            Ok(())
+        _ => list.push(wire_value::decode(kind, wire, depth)?.unwrap_or(Value::Null)),
+    }
+    Ok(())
+}
+
+/// Adds an entry to the map of a field: a message with the key as field 1 and the value as field 2.
+fn decode_entry(
+    field: &Field,
+    kind: GoType,
+    wire: Wire<'_>,
+    object: &mut Map<String, Value>,
+    depth: usize,
+) -> WireResult<()> {
+    let (mut key, mut value) = (String::new(), default_value(kind));
+    let mut entry = WireReader::new(bytes(wire)?);
+    while let Some(part) = entry.next()? {
+        match part {
+            (1, Wire::Bytes(text)) => utf8(text)?.clone_into(&mut key),
+            (2, wire) => value = wire_value::decode(kind, wire, depth)?.unwrap_or(Value::Null),
+            _ => {}
         }
     }
+    let map = object.entry(field.name).or_insert_with(|| Value::Object(Map::new()));
+    if let Value::Object(map) = map {
+        map.insert(key, value);
+    }
+    Ok(())
 }
 
 /// Whether Go omits the value from JSON for a field that is not a pointer.
