@@ -1,6 +1,13 @@
 //! Queries of expressions to the authorizer: `authorizer.group('').resource('pods').check('get').allowed()`.
 
+use super::cost::Cost;
+use super::evaluation_error::{EvaluationError, no_overload};
+use super::functions::Evaluated;
 use super::types::{ObjectType, Type};
+use super::value::Val;
+
+/// Field of `authorizer` with a query about the resource of the request.
+pub(super) const REQUEST_RESOURCE: &str = "requestResource";
 
 /// Query of an expression to the authorizer: whether a user may perform an action.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,6 +31,29 @@ pub struct AccessQuery {
 }
 
 impl AccessQuery {
+    /// Returns the query after a call of a function such as `resource('pods')`. `check`, which names the verb, makes it complete.
+    pub(super) fn after(&self, function: &str, arguments: &[Val<'_>]) -> Result<Self, EvaluationError> {
+        let mut query = self.clone();
+        let text = |at: usize| match arguments.get(at) {
+            Some(Val::String(text)) => Ok(text.to_string()),
+            _ => Err(no_overload()),
+        };
+        match function {
+            "path" => query.path = Some(text(0)?),
+            "group" => query.group = text(0)?,
+            "resource" => query.resource = text(0)?,
+            "subresource" => query.subresource = text(0)?,
+            "namespace" => query.namespace = text(0)?,
+            "name" => query.name = text(0)?,
+            "serviceAccount" => query.service_account = Some((text(0)?, text(1)?)),
+            // Role-based access control does not look at selectors.
+            "fieldSelector" | "labelSelector" => drop(text(0)?),
+            "check" => query.verb = text(0)?,
+            _ => return Err(no_overload()),
+        }
+        Ok(query)
+    }
+
     /// Returns the length of all texts in bytes.
     pub(super) fn length(&self) -> usize {
         let Self { path, group, resource, subresource, namespace, name, verb, service_account } = self;
@@ -42,10 +72,28 @@ pub struct AuthorizerDecision {
     pub reason: String,
 }
 
+/// Calls a function of the answer. The authorizer reports no errors, so `errored` is always false.
+pub(super) fn of_decision<'a>(
+    function: &str,
+    decision: &AuthorizerDecision,
+    cost: &mut Cost,
+) -> Evaluated<'a> {
+    match function {
+        "allowed" => Ok(Val::Bool(decision.allowed)),
+        "reason" => {
+            cost.text(decision.reason.len())?;
+            Ok(Val::text(&*decision.reason))
+        }
+        "errored" => Ok(Val::Bool(false)),
+        "error" => Ok(Val::text("")),
+        _ => Err(no_overload()),
+    }
+}
+
 /// Type of the variable `authorizer`.
 pub static AUTHORIZER: ObjectType = ObjectType {
     name: "kubernetes.authorization.Authorizer",
-    field: |name| (name == "requestResource").then_some(Type::Object(&RESOURCE_CHECK)),
+    field: |name| (name == REQUEST_RESOURCE).then_some(Type::Object(&RESOURCE_CHECK)),
 };
 pub(super) static PATH_CHECK: ObjectType = ObjectType::opaque("kubernetes.authorization.PathCheck");
 pub(super) static GROUP_CHECK: ObjectType = ObjectType::opaque("kubernetes.authorization.GroupCheck");

@@ -8,9 +8,13 @@
 use serde_json::Value;
 
 use super::evaluation_error::EvaluationError;
+use super::value::Val;
 
 /// Bytes of a text that cost one unit, as in cel-go.
 const BYTES: usize = 10;
+
+/// Bytes of a pattern that cost one unit for each unit of its text, as in cel-go.
+const PATTERN_BYTES: usize = 4;
 
 /// Cost that an expression may still have.
 #[derive(Debug)]
@@ -39,10 +43,11 @@ impl Cost {
         self.spend(u64::try_from(count).unwrap_or(u64::MAX))
     }
 
-    /// Pays for a search with a pattern, as kube-apiserver estimates it.
-    pub(super) fn pattern(&mut self, text: usize, pattern: u64) -> Result<(), EvaluationError> {
-        let text = u64::try_from(text.saturating_add(1).div_ceil(BYTES)).unwrap_or(u64::MAX);
-        self.spend(text.saturating_mul(pattern.div_ceil(4)))
+    /// Pays for a search with a pattern, as cel-go and kube-apiserver estimate it from the lengths of the text and of the pattern.
+    pub(super) fn pattern(&mut self, text: usize, pattern: usize) -> Result<(), EvaluationError> {
+        // As in cel-go, an empty text counts as one character.
+        let text = text.saturating_add(1).div_ceil(BYTES);
+        self.values(text.saturating_mul(pattern.div_ceil(PATTERN_BYTES)))
     }
 
     /// Pays for visiting all values of a document.
@@ -54,6 +59,14 @@ impl Cost {
             Value::Object(fields) => fields.values().try_for_each(|field| self.json(field)),
             _ => Ok(()),
         }
+    }
+
+    /// Pays for reading those of some values that are texts.
+    pub(super) fn texts(&mut self, values: &[Val<'_>]) -> Result<(), EvaluationError> {
+        values.iter().try_for_each(|value| match value {
+            Val::String(text) => self.text(text.len()),
+            _ => Ok(()),
+        })
     }
 
     /// Pays for reading or copying a text.

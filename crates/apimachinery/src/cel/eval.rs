@@ -1,28 +1,25 @@
 //! Evaluation, with a budget of steps.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::rc::Rc;
 
 use serde_json::Value;
 
-use super::authorization::{AccessQuery, AuthorizerDecision};
+use super::authorization::{AccessQuery, AuthorizerDecision, REQUEST_RESOURCE};
 use super::composition::Composition;
 use super::cost::Cost;
 use super::evaluation_error::{EvaluationError, failed, no_overload};
 use super::functions::{self, Evaluated};
-use super::list_functions;
+use super::identifier::without_dot;
+use super::map_builder::MapBuilder;
 use super::message::{self, MessageNode};
 use super::operators;
 use super::patterns::{self, ConstantPatterns};
-use super::syntax_tree::{Expr, Fold, FoldKind, OPTIONAL_PART, SyntaxNode};
+use super::syntax_tree::{Expr, OPTIONAL_PART, SyntaxNode};
 use super::value::{Literal, RcCow, Val};
 
 /// Cost of a query to the authorizer, as in kube-apiserver. An expression can afford two.
 const AUTHORIZER_CHECK: u64 = 350_000;
-
-/// Cost of an element of a list that a macro makes, as in cel-go, where each is a list that is added to the others.
-const APPENDING: u64 = 11;
 
 /// Values of the variables of an expression. By default there are none.
 #[derive(Default)]
@@ -60,22 +57,24 @@ pub(super) fn evaluate<'a>(
     evaluator.value(root)
 }
 
-struct Evaluator<'a, 'b> {
+/// State of an evaluation.
+pub(super) struct Evaluator<'a, 'b> {
     activation: &'b Activation<'a>,
     patterns: &'a ConstantPatterns,
-    /// Variables of the surrounding macros, the innermost last.
-    locals: Vec<(&'a str, Val<'a>)>,
-    cost: &'b mut Cost,
+    /// Variables with values that are no plain JSON, such as those of the surrounding macros, the innermost last.
+    pub(super) locals: Vec<(&'a str, Val<'a>)>,
+    pub(super) cost: &'b mut Cost,
 }
 
 impl<'a> Evaluator<'a, '_> {
-    /// Recurses at most as deep as the parser allows.
-    fn value(&mut self, node: &'a SyntaxNode) -> Evaluated<'a> {
+    /// Evaluates an expression. Recurses at most as deep as the parser allows.
+    pub(super) fn value(&mut self, node: &'a SyntaxNode) -> Evaluated<'a> {
         self.cost.spend(1)?;
         match &node.expr {
             Expr::Literal(literal) => Ok(Val::literal(literal)),
             Expr::Ident(name) => self.variable(name),
-            Expr::Select { operand, field, test } => self.select(operand, field, *test),
+            Expr::Select { operand, field } => self.select(operand, field),
+            Expr::Has { operand, field } => self.has(operand, field),
             Expr::And(terms) => self.logical(terms, false),
             Expr::Or(terms) => self.logical(terms, true),
             Expr::List(elements) => {
@@ -141,8 +140,7 @@ impl<'a> Evaluator<'a, '_> {
     fn variable(&mut self, name: &'a str) -> Evaluated<'a> {
         // Names are compared with those of the variables, and a name may be as long as the expression. Usual names cost nothing.
         self.cost.values(name.len() / 10)?;
-        // A dot at the beginning only says that the name is not relative to a container.
-        let name = name.strip_prefix('.').unwrap_or(name);
+        let name = without_dot(name);
         if let Some((_, value)) = self.locals.iter().rev().find(|(known, _)| *known == name) {
             return value.clone().usable();
         }
@@ -157,37 +155,45 @@ impl<'a> Evaluator<'a, '_> {
         of.map(|of| Val::Type(of)).ok_or_else(|| failed(format!("no such attribute(s): {name}")))
     }
 
-    fn select(&mut self, operand: &'a SyntaxNode, field: &'a str, test: bool) -> Evaluated<'a> {
-        if let Some(composition) = &self.activation.composition
-            && self.is_variable(operand, "variables")
-        {
-            let value = composition.value(field, self.activation, self.cost)?;
-            return Ok(if test { Val::Bool(true) } else { value });
+    fn select(&mut self, operand: &'a SyntaxNode, field: &'a str) -> Evaluated<'a> {
+        if let Some(value) = self.policy_variable(operand, field) {
+            return value;
         }
         let operand = self.value(operand)?;
-        if matches!(operand, Val::Query(_)) && field == "requestResource" {
+        if matches!(operand, Val::Query(_)) && field == REQUEST_RESOURCE {
             return Ok(Val::Query(Rc::new(self.activation.request_resource.clone())));
         }
-        let key = Val::String(RcCow::Borrowed(field));
-        if test {
-            let found = match &operand {
-                Val::Optional(value) => value
-                    .as_deref()
-                    .map(|value| operators::find(value, &key, self.cost))
-                    .transpose()?
-                    .flatten(),
-                operand => operators::find(operand, &key, self.cost)?,
-            };
-            return Ok(Val::Bool(found.is_some()));
+        operators::index(&operand, &Val::String(RcCow::Borrowed(field)), self.cost)
+    }
+
+    /// Evaluates `has(operand.field)`.
+    fn has(&mut self, operand: &'a SyntaxNode, field: &'a str) -> Evaluated<'a> {
+        if let Some(value) = self.policy_variable(operand, field) {
+            return value.map(|_| Val::Bool(true));
         }
-        operators::index(&operand, &key, self.cost)
+        let operand = self.value(operand)?;
+        if matches!(operand, Val::Query(_)) && field == REQUEST_RESOURCE {
+            return Ok(Val::Bool(true));
+        }
+        let key = Val::String(RcCow::Borrowed(field));
+        let found = match &operand {
+            Val::Optional(None) => None,
+            Val::Optional(Some(value)) => operators::find(value, &key, self.cost)?,
+            operand => operators::find(operand, &key, self.cost)?,
+        };
+        Ok(Val::Bool(found.is_some()))
+    }
+
+    /// Returns the value of `variables.field`, a variable of a policy; `None` if the operand is another expression.
+    fn policy_variable(&mut self, operand: &SyntaxNode, field: &str) -> Option<Evaluated<'a>> {
+        let composition = self.activation.composition.as_ref()?;
+        self.is_variable(operand, "variables").then(|| composition.value(field, self.activation, self.cost))
     }
 
     /// Whether a node is a variable of the activation with this name, and not one of a macro.
     fn is_variable(&self, node: &SyntaxNode, wanted: &str) -> bool {
         let Expr::Ident(name) = &node.expr else { return false };
-        name.strip_prefix('.').unwrap_or(name) == wanted
-            && !self.locals.iter().any(|(known, _)| *known == wanted)
+        without_dot(name) == wanted && !self.locals.iter().any(|(known, _)| *known == wanted)
     }
 
     /// Evaluates `&&` or `||`: one term with the deciding value decides, even if others fail.
@@ -226,11 +232,10 @@ impl<'a> Evaluator<'a, '_> {
             };
         }
         if let ("_?._", [operand, key]) = (function, arguments)
-            && let Some(composition) = &self.activation.composition
-            && self.is_variable(operand, "variables")
             && let Expr::Literal(Literal::String(field)) = &key.expr
+            && let Some(value) = self.policy_variable(operand, field)
         {
-            return composition.value(field, self.activation, self.cost).map(Val::some);
+            return value.map(Val::some);
         }
         let target = target.map(|target| self.value(target)).transpose()?;
         // The alternative is only evaluated if the optional value is empty. Other values are returned unchanged, as in cel-go.
@@ -258,26 +263,9 @@ impl<'a> Evaluator<'a, '_> {
         }
     }
 
-    /// Completes a query to the authorizer; `check` asks it.
+    /// Calls a function of a query to the authorizer; `check` asks it.
     fn ask(&mut self, query: &AccessQuery, function: &str, arguments: &[Val<'a>]) -> Evaluated<'a> {
-        let mut query = query.clone();
-        let text = |at: usize| match arguments.get(at) {
-            Some(Val::String(text)) => Ok(text.to_string()),
-            _ => Err(no_overload()),
-        };
-        match function {
-            "path" => query.path = Some(text(0)?),
-            "group" => query.group = text(0)?,
-            "resource" => query.resource = text(0)?,
-            "subresource" => query.subresource = text(0)?,
-            "namespace" => query.namespace = text(0)?,
-            "name" => query.name = text(0)?,
-            "serviceAccount" => query.service_account = Some((text(0)?, text(1)?)),
-            // Role-based access control does not look at selectors.
-            "fieldSelector" | "labelSelector" => drop(text(0)?),
-            "check" => query.verb = text(0)?,
-            _ => return Err(no_overload()),
-        }
+        let query = query.after(function, arguments)?;
         // The next function copies the query.
         self.cost.text(query.length())?;
         if function != "check" {
@@ -286,206 +274,5 @@ impl<'a> Evaluator<'a, '_> {
         self.cost.spend(AUTHORIZER_CHECK)?;
         let authorizer = self.activation.authorizer.ok_or_else(no_overload)?;
         Ok(Val::Decision(Rc::new(authorizer(&query))))
-    }
-
-    fn fold(&mut self, fold: &'a Fold) -> Evaluated<'a> {
-        let range = self.value(&fold.range)?;
-        match fold.kind {
-            FoldKind::OptMap | FoldKind::OptFlatMap => return self.optional_fold(fold, range),
-            FoldKind::SortBy => return self.sort(fold, &range),
-            _ => {}
-        }
-        let Some(elements) = range.range() else {
-            let given = go_type(&range);
-            return Err(failed(match fold.second {
-                Some(_) => format!("unsupported comprehension range type: {given}"),
-                None => format!("got '{given}', expected iterable type"),
-            }));
-        };
-        let mut found = Vec::new();
-        let mut map = MapBuilder::default();
-        let (mut count, mut failed) = (0_usize, None);
-        for (place, element) in elements.enumerate() {
-            self.cost.spend(1)?;
-            // With two variables the first one is the index or the key.
-            let first = match &fold.second {
-                Some(second) => {
-                    let (first, second_value) = if range.is_map() {
-                        let value = range.get(&element, self.cost)?.unwrap_or(Val::Null);
-                        (element.clone(), value)
-                    } else {
-                        (Val::Int(functions::integer(place)), element.clone())
-                    };
-                    self.locals.push((second, second_value));
-                    first
-                }
-                None => element.clone(),
-            };
-            self.locals.push((&fold.variable, first.clone()));
-            let visited = self.visit(fold);
-            self.locals.truncate(self.locals.len() - 1 - usize::from(fold.second.is_some()));
-            match (fold.kind, visited) {
-                (FoldKind::All, Ok(Some(Val::Bool(false)))) => return Ok(Val::Bool(false)),
-                (FoldKind::Exists, Ok(Some(Val::Bool(true)))) => return Ok(Val::Bool(true)),
-                (FoldKind::All | FoldKind::Exists, Ok(Some(Val::Bool(_)))) => {}
-                // As in `&&` and `||`, another element may still decide the result.
-                (FoldKind::All | FoldKind::Exists, Ok(_)) => {
-                    failed.get_or_insert_with(no_overload);
-                }
-                (FoldKind::All | FoldKind::Exists, Err(error @ EvaluationError::Failed(_))) => {
-                    failed.get_or_insert(error);
-                }
-                (_, Err(error)) => return Err(error),
-                (FoldKind::ExistsOne, Ok(Some(Val::Bool(value)))) => count += usize::from(value),
-                (FoldKind::Filter, Ok(Some(Val::Bool(value)))) => {
-                    if value {
-                        self.cost.spend(APPENDING)?;
-                        found.push(element);
-                    }
-                }
-                (FoldKind::Map | FoldKind::TransformList, Ok(value)) => {
-                    self.cost.spend(APPENDING)?;
-                    found.extend(value);
-                }
-                (FoldKind::TransformMap, Ok(value)) => {
-                    if let Some(value) = value {
-                        map.insert(first, value)?;
-                    }
-                }
-                (FoldKind::TransformMapEntry, Ok(None)) => {}
-                (FoldKind::TransformMapEntry, Ok(Some(entries))) if entries.is_map() => {
-                    for key in entries.range().into_iter().flatten() {
-                        self.cost.spend(1)?;
-                        let value = entries.get(&key, self.cost)?.unwrap_or(Val::Null);
-                        map.insert(key, value)?;
-                    }
-                }
-                (_, Ok(_)) => return Err(no_overload()),
-            }
-        }
-        if let Some(error) = failed {
-            return Err(error);
-        }
-        Ok(match fold.kind {
-            FoldKind::All => Val::Bool(true),
-            FoldKind::Exists => Val::Bool(false),
-            FoldKind::ExistsOne => Val::Bool(count == 1),
-            FoldKind::TransformMap | FoldKind::TransformMapEntry => map.build(),
-            _ => Val::list(found),
-        })
-    }
-
-    /// Evaluates `optMap` and `optFlatMap`.
-    fn optional_fold(&mut self, fold: &'a Fold, target: Val<'a>) -> Evaluated<'a> {
-        let value = match target {
-            Val::Optional(None) => return Ok(Val::NONE),
-            Val::Optional(Some(value)) => (*value).clone(),
-            other => return Err(functions::no_overload_of("hasValue", &[&other])),
-        };
-        self.locals.push((&fold.variable, value));
-        let result = self.value(&fold.body);
-        self.locals.pop();
-        if fold.kind == FoldKind::OptMap { result.map(Val::some) } else { result }
-    }
-
-    /// Evaluates `sortBy`.
-    fn sort(&mut self, fold: &'a Fold, list: &Val<'a>) -> Evaluated<'a> {
-        let Some(elements) = list.range() else {
-            return Err(failed(format!("got '{}', expected iterable type", go_type(list))));
-        };
-        let mut keys = Vec::new();
-        for element in elements {
-            self.cost.spend(1)?;
-            self.locals.push((&fold.variable, element));
-            let key = self.value(&fold.body);
-            self.locals.pop();
-            keys.push(key?);
-        }
-        list_functions::sort_by(list, &Val::list(keys), self.cost)
-    }
-
-    /// Evaluates the body of a macro; `None` if the filter of `map` excludes the element.
-    fn visit(&mut self, fold: &'a Fold) -> Result<Option<Val<'a>>, EvaluationError> {
-        if let Some(filter) = &fold.filter {
-            match self.value(filter)? {
-                Val::Bool(true) => {}
-                Val::Bool(false) => return Ok(None),
-                _ => return Err(no_overload()),
-            }
-        }
-        self.value(&fold.body).map(Some)
-    }
-}
-
-/// Returns the name of the Go type of a value, which some messages show.
-fn go_type(value: &Val<'_>) -> String {
-    match value {
-        Val::Null => "types.Null".to_owned(),
-        Val::Bool(_) => "types.Bool".to_owned(),
-        Val::Int(_) => "types.Int".to_owned(),
-        Val::Uint(_) => "types.Uint".to_owned(),
-        Val::Double(_) => "types.Double".to_owned(),
-        Val::String(_) => "types.String".to_owned(),
-        Val::Bytes(_) => "types.Bytes".to_owned(),
-        Val::Timestamp(_) => "types.Timestamp".to_owned(),
-        Val::Duration(_) => "types.Duration".to_owned(),
-        Val::Optional(_) => "*types.Optional".to_owned(),
-        other => other.type_name().to_owned(),
-    }
-}
-
-/// Entries of a map that is being built. Keys of different number types are equal.
-#[derive(Default)]
-struct MapBuilder<'a> {
-    entries: Vec<(Val<'a>, Val<'a>)>,
-    places: BTreeMap<MapKey, usize>,
-}
-
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
-enum MapKey {
-    Bool(bool),
-    Number(i128),
-    Text(Rc<str>),
-}
-
-impl<'a> MapBuilder<'a> {
-    /// Adds an entry. As in cel-go, a later entry of a literal replaces an earlier one.
-    fn replace(&mut self, key: Val<'a>, value: Val<'a>) {
-        match MapKey::of(&key).and_then(|key| self.places.get(&key)) {
-            Some(place) => self.entries[*place].1 = value,
-            None => self.push(key, value),
-        }
-    }
-
-    /// Adds an entry, unless the map has one with this key.
-    fn insert(&mut self, key: Val<'a>, value: Val<'a>) -> Result<(), EvaluationError> {
-        if MapKey::of(&key).is_some_and(|key| self.places.contains_key(&key)) {
-            let shown = operators::shown_key(&key);
-            return Err(failed(format!("insert failed: key {shown} already exists")));
-        }
-        self.push(key, value);
-        Ok(())
-    }
-
-    fn push(&mut self, key: Val<'a>, value: Val<'a>) {
-        self.places.extend(MapKey::of(&key).map(|key| (key, self.entries.len())));
-        self.entries.push((key, value));
-    }
-
-    fn build(self) -> Val<'a> {
-        Val::Map(Rc::new(self.entries))
-    }
-}
-
-impl MapKey {
-    /// Returns the identity of a key; `None` for values that are no keys.
-    fn of(key: &Val<'_>) -> Option<Self> {
-        Some(match key {
-            Val::Bool(value) => Self::Bool(*value),
-            Val::Int(value) => Self::Number(i128::from(*value)),
-            Val::Uint(value) => Self::Number(i128::from(*value)),
-            Val::String(text) => Self::Text(text.shared()),
-            _ => return None,
-        })
     }
 }

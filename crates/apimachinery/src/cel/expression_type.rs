@@ -2,15 +2,13 @@
 //!
 //! Functions that this implementation lacks make the type unknown, so that no valid expression is refused.
 
-use std::sync::Arc;
-
-use super::patterns::{ConstantPatterns, PatternError};
+use super::environment::Environment;
+use super::issue::compilation_failure;
+use super::program::{Program, parsed};
 use super::token::{Spanned, Token, tokens};
+use super::type_checker;
 use super::types::Type;
-use super::{Environment, INSTANTIATION, failed, parsed, type_checker};
 
-/// Variable with the variables of a policy as its fields.
-const VARIABLES: &str = "variables";
 /// Namespace of functions that kube-apiserver has for some kinds of expressions, and that this implementation lacks.
 const BINDINGS: &str = "cel";
 /// Beginning of the issue about deep nesting. This implementation allows fewer levels than cel-go.
@@ -26,7 +24,7 @@ pub fn expression_type(
     environment: &Environment,
     expected: &[&str],
 ) -> Result<Option<Type>, String> {
-    let tokens = tokens(text).map_err(|issues| failed(text, &issues))?;
+    let tokens = tokens(text).map_err(|issues| compilation_failure(text, &issues))?;
     if environment.has_bindings && has_bindings(&tokens) {
         return Ok(None);
     }
@@ -35,51 +33,16 @@ pub fn expression_type(
         Err(why) if why.contains(NESTED_TOO_DEEP) => return Ok(None),
         Err(why) => return Err(why),
     };
-    let of = match type_checker::check(&root, environment) {
-        Ok(of) => of,
-        Err(issues) => return Err(failed(text, &issues)),
-    };
-    let patterns = ConstantPatterns::new(&root);
-    if let Err(PatternError::Issues(issues)) = &patterns {
-        return Err(failed(text, issues));
-    }
+    let of = type_checker::check(&root, environment).map_err(|issues| compilation_failure(text, &issues))?;
     let name = result_type_name(&of);
-    match expected {
-        [] => {}
-        expected if expected.contains(&&*name) => {}
-        [one] => return Err(format!("must evaluate to {one} but got {name}")),
-        several => return Err(format!("must evaluate to one of [{}] but got {name}", several.join(" "))),
-    }
-    if let Err(PatternError::Program(why)) = patterns {
-        return Err(format!("{INSTANTIATION}{why}"));
-    }
+    let mismatch = match expected {
+        [] => None,
+        expected if expected.contains(&&*name) => None,
+        [one] => Some(format!("must evaluate to {one} but got {name}")),
+        several => Some(format!("must evaluate to one of [{}] but got {name}", several.join(" "))),
+    };
+    Program::with_patterns(text, root, mismatch)?;
     Ok(Some(of))
-}
-
-impl Environment {
-    /// Adds the variable `variables`, whose fields are the variables of a policy. It has none yet.
-    #[must_use]
-    pub fn with_variables(self) -> Self {
-        self.with(VARIABLES, Type::Composed("kubernetes.variables".into(), Arc::default()))
-    }
-
-    /// Adds a variable of the policy: a field of the variable `variables`.
-    pub fn add_policy_variable(&mut self, name: &str, of: Type) {
-        let variables = self.variables.iter_mut().find(|(known, _)| *known == VARIABLES);
-        if let Some((_, Type::Composed(_, fields))) = variables {
-            Arc::make_mut(fields).insert(name.to_owned(), field_type(of));
-        }
-    }
-}
-
-/// Returns the type of a field with values of a type. Types of objects and optional values are not kept.
-fn field_type(of: Type) -> Type {
-    match of {
-        Type::Object(_) | Type::Composed(..) | Type::Optional(_) | Type::Type => Type::Dyn,
-        Type::List(element) => Type::List(Box::new(field_type(*element))),
-        Type::Map(key, value) => Type::Map(Box::new(field_type(*key)), Box::new(field_type(*value))),
-        other => other,
-    }
 }
 
 /// Returns the name of the type of a result, which differs from that in other messages.

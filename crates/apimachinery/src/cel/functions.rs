@@ -5,11 +5,12 @@ use std::rc::Rc;
 
 use super::cost::Cost;
 use super::evaluation_error::{EvaluationError, failed, no_overload};
+use super::function_table::ESCAPE_KEY;
 use super::operators::{overflow, unsigned_overflow};
 use super::value::{RcCow, Val};
 use super::{
-    list_functions, named_format, network, operators, optionals, quantities, semantic_version, text_format,
-    text_functions, times,
+    authorization, list_functions, named_format, network, operators, optionals, quantities, semantic_version,
+    text_format, text_functions, times,
 };
 use crate::go::{self, Url};
 
@@ -40,8 +41,11 @@ const ABOVE_UINT: f64 = 18_446_744_073_709_551_616.0;
 pub(super) type Evaluated<'a> = Result<Val<'a>, EvaluationError>;
 
 /// Builds the error for values that no overload of a function accepts. cel-go has four forms of it.
-pub(super) fn no_overload_of(function: &str, values: &[&Val<'_>]) -> EvaluationError {
-    let types: Vec<&str> = values.iter().map(|value| value.type_name()).collect();
+pub(super) fn no_overload_of<'v, 'a: 'v>(
+    function: &str,
+    values: impl IntoIterator<Item = &'v Val<'a>>,
+) -> EvaluationError {
+    let types: Vec<&str> = values.into_iter().map(Val::type_name).collect();
     match function {
         "startsWith" | "endsWith" | "contains" | "matches" | "find" => no_overload(),
         "size" | "sort" => failed(format!("no such overload: {function}")),
@@ -58,11 +62,7 @@ pub(super) fn global<'a>(function: &str, arguments: &[Val<'a>], cost: &mut Cost)
     if operators::is_operator(function) {
         return operators::apply(function, arguments, cost);
     }
-    for argument in arguments {
-        if let Val::String(text) = argument {
-            cost.text(text.len())?;
-        }
-    }
+    cost.texts(arguments)?;
     let library = quantities::global(function, arguments)
         .or_else(|| network::global(function, arguments))
         .or_else(|| semantic_version::global(function, arguments))
@@ -82,9 +82,7 @@ pub(super) fn global<'a>(function: &str, arguments: &[Val<'a>], cost: &mut Cost)
         ("optional.ofNonZeroValue", [value]) => optionals::of_non_zero(value),
         ("optional.unwrap", [list]) => optionals::unwrap(function, list),
         ("strings.quote", [Val::String(text)]) => Ok(Val::text(text_format::quoted(text))),
-        ("jsonpatch.escapeKey", [Val::String(key)]) => {
-            Ok(Val::text(key.replace('~', "~0").replace('/', "~1")))
-        }
+        (ESCAPE_KEY, [Val::String(key)]) => Ok(Val::text(key.replace('~', "~0").replace('/', "~1"))),
         ("url" | "isURL", [Val::String(text)]) => {
             let refusal = Url::request_refusal(text);
             if function == "isURL" {
@@ -103,12 +101,12 @@ pub(super) fn global<'a>(function: &str, arguments: &[Val<'a>], cost: &mut Cost)
         ("int" | "uint" | "double" | "string" | "bytes" | "bool", [value]) => {
             convert(function, value.clone(), cost)
         }
-        (_, others) => Err(no_overload_of(function, &others.iter().collect::<Vec<_>>())),
+        (_, others) => Err(no_overload_of(function, others)),
     }
 }
 
 fn size<'a>(value: &Val<'_>, cost: &mut Cost) -> Evaluated<'a> {
-    let size = value.size(cost)?.ok_or_else(|| no_overload_of("size", &[value]))?;
+    let size = value.size(cost)?.ok_or_else(|| no_overload_of("size", [value]))?;
     Ok(Val::Int(integer(size)))
 }
 
@@ -175,7 +173,7 @@ fn convert<'a>(to: &str, value: Val<'a>, cost: &mut Cost) -> Evaluated<'a> {
         }),
         (to, value) => {
             let text = if to == "string" { text_of(&value) } else { None };
-            Val::text(text.ok_or_else(|| no_overload_of(to, &[&value]))??)
+            Val::text(text.ok_or_else(|| no_overload_of(to, [&value]))??)
         }
     })
 }
@@ -198,18 +196,7 @@ pub(super) fn member<'a>(
         return times::access(function, target, arguments);
     }
     let result = match target {
-        Val::Decision(decision) => {
-            return match function {
-                "allowed" => Ok(Val::Bool(decision.allowed)),
-                "reason" => {
-                    cost.text(decision.reason.len())?;
-                    Ok(Val::text(&*decision.reason))
-                }
-                "errored" => Ok(Val::Bool(false)),
-                "error" => Ok(Val::text("")),
-                _ => Err(no_overload()),
-            };
-        }
+        Val::Decision(decision) => return authorization::of_decision(function, decision, cost),
         Val::String(text) => text_functions::call(function, text, arguments, cost)?,
         list if list.is_list() => list_functions::call(function, list, arguments, cost)?,
         Val::Optional(value) => optionals::member(function, value.as_deref(), arguments)?,
@@ -217,11 +204,7 @@ pub(super) fn member<'a>(
         Val::Semver(version) => semantic_version::member(function, version, arguments).transpose()?,
         Val::Ip(address) => network::of_address(function, *address, arguments).transpose()?,
         Val::Cidr(network) => {
-            for argument in arguments {
-                if let Val::String(text) = argument {
-                    cost.text(text.len())?;
-                }
-            }
+            cost.texts(arguments)?;
             network::of_network(function, *network, arguments).transpose()?
         }
         Val::Url(url) => of_url(function, url, arguments, cost)?,
@@ -231,7 +214,7 @@ pub(super) fn member<'a>(
         },
         _ => None,
     };
-    result.ok_or_else(|| no_overload_of(function, &[target].into_iter().chain(arguments).collect::<Vec<_>>()))
+    result.ok_or_else(|| no_overload_of(function, [target].into_iter().chain(arguments)))
 }
 
 /// Calls a function of a URL; `None` if there is none of this name.

@@ -12,6 +12,7 @@ use serde_json::{Map, Number, Value};
 use super::cost::Cost;
 use super::evaluation_error::{EvaluationError, failed};
 use super::functions::Evaluated;
+use super::identifier::without_dot;
 use super::syntax_tree::SyntaxNode;
 use super::times;
 use super::types::Type;
@@ -24,6 +25,9 @@ const OBJECT: &str = "Object";
 const JSON_PATCH: &str = "JSONPatch";
 /// Cost of a message, as in cel-go.
 const CREATION: u64 = 40;
+
+/// Largest integer such that floats hold it and all smaller ones exactly.
+const LARGEST_EXACT: u64 = (1 << 53) - 1;
 
 /// The construction of a message.
 #[derive(Debug)]
@@ -47,7 +51,7 @@ pub(super) struct FieldInitializer {
 impl MessageNode {
     /// Returns the name of the type without the dot that a global name may begin with.
     pub(super) fn type_name(&self) -> &str {
-        self.name.strip_prefix('.').unwrap_or(&self.name)
+        without_dot(&self.name)
     }
 }
 
@@ -90,7 +94,7 @@ pub(super) fn construct<'a>(
             match (*field, value) {
                 ("op" | "path" | "from", Val::String(_)) | ("value", _) => {}
                 ("op" | "path" | "from", value) => {
-                    let found = go_type(value);
+                    let found = native_type(value);
                     return Err(failed(format!("unexpected type {found} for JSONPatchType '{field}' field")));
                 }
                 _ => return Err(failed(format!("unexpected JSONPatchType field: {field}"))),
@@ -100,8 +104,8 @@ pub(super) fn construct<'a>(
     Ok(Val::Message(Rc::new(MessageValue { name, fields })))
 }
 
-/// Returns the name of Go's type of a value.
-fn go_type(value: &Val<'_>) -> &'static str {
+/// Returns the name of the Go type to which cel-go converts a value.
+fn native_type(value: &Val<'_>) -> &'static str {
     match value {
         Val::Null => "structpb.NullValue",
         Val::Bool(_) => "bool",
@@ -286,9 +290,6 @@ pub(super) fn to_configuration(value: &Val<'_>, path: &str, cost: &mut Cost) -> 
         other => return Err(unfit(&format!("unsupported type {}", other.type_name()))),
     })
 }
-
-/// Largest integer such that floats hold it and all smaller ones exactly.
-const LARGEST_EXACT: u64 = (1 << 53) - 1;
 
 /// Pays for a copy of a value without its elements.
 fn pay(value: &Val<'_>, cost: &mut Cost) -> Result<(), String> {

@@ -17,13 +17,13 @@ pub(super) struct NamedFormat {
     /// Returns the reasons why a text does not have this format.
     refusals: fn(&str) -> Vec<String>,
     /// Length of the format's regular expression, by which kube-apiserver estimates the cost.
-    pattern_length: u64,
+    pattern_length: usize,
 }
 
 const fn format(
     function: &'static str,
     name: &'static str,
-    pattern_length: u64,
+    pattern_length: usize,
     refusals: fn(&str) -> Vec<String>,
 ) -> NamedFormat {
     NamedFormat { function, name, refusals, pattern_length }
@@ -65,7 +65,7 @@ pub(super) fn global<'a>(function: &str, arguments: &[Val<'a>]) -> Option<Evalua
             Ok(find(name).map_or(Val::NONE, |format| Val::some(Val::Format(format))))
         }
         (name, []) if name != "named" => Ok(Val::Format(find(name)?)),
-        _ => Err(no_overload_of(function, &arguments.iter().collect::<Vec<_>>())),
+        _ => Err(no_overload_of(function, arguments)),
     })
 }
 

@@ -77,7 +77,7 @@ pub(super) fn global<'a>(function: &str, arguments: &[Val<'a>]) -> Option<Evalua
         return None;
     }
     let [Val::String(text)] = arguments else {
-        return Some(Err(no_overload_of(function, &arguments.iter().collect::<Vec<_>>())));
+        return Some(Err(no_overload_of(function, arguments)));
     };
     Some(match function {
         "ip" => read_address(text).map(Val::Ip).map_err(failed),

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::ratcheting::Correlated;
 use super::rule_check::{check_defaults, check_rules};
-use super::rule_run::{Place, RuleOutcome, RuleRun};
+use super::rule_run::{ComparedValue, RuleOutcome, RuleRun};
 use super::rule_tree::{RuleNode, has_rules};
 use super::value_schema::ValueSchema;
 use crate::field_path::FieldPath;
@@ -70,9 +70,9 @@ impl ObjectRules {
     pub fn validate(&self, object: &Value, old: Option<&Value>) -> RuleOutcome {
         let mut run = RuleRun::new();
         let correlated = old.map(|old| Correlated::new(old, object, &self.declared));
-        let place = Place { value: object, old, correlated: correlated.as_ref(), parent: None };
+        let compared = ComparedValue { value: object, old, correlated: correlated.as_ref(), parent: None };
         // The end of the run is no error of its own: its reason is among the errors.
-        let _ = run.node(&self.root, place, &FieldPath::root());
+        let _ = run.node(&self.root, compared, &FieldPath::root());
         run.outcome
     }
 }

@@ -23,7 +23,7 @@ pub(super) fn of_non_zero<'a>(value: &Val<'a>) -> Evaluated<'a> {
 
 /// Returns the values of a list of optional values.
 pub(super) fn unwrap<'a>(function: &str, list: &Val<'a>) -> Evaluated<'a> {
-    let refused = || no_overload_of(function, &[list]);
+    let refused = || no_overload_of(function, [list]);
     let mut values = Vec::new();
     for element in list.range().filter(|_| list.is_list()).ok_or_else(refused)? {
         match element {

@@ -1,86 +1,15 @@
 //! Parsing: from tokens to a tree.
 
+use super::identifier::{is_reserved, without_dot};
+use super::issue::Issue;
 use super::message::{FieldInitializer, MessageNode};
-use super::syntax_tree::{Expr, Fold, FoldKind, OPTIONAL_PART, SyntaxNode, qualified};
-use super::token::{Spanned, Token, tokens};
+use super::syntax_tree::{Expr, OPTIONAL_PART, SyntaxNode, qualified};
+use super::token::{Spanned, Token, UNRECOGNIZED, tokens};
 use super::value::Literal;
-use super::{DEPTH, Issue};
-
-/// Functions of a namespace, which look like member functions: `sets.contains(a, b)`.
-const NAMESPACED: [&str; 25] = [
-    "format.byte",
-    "format.date",
-    "format.datetime",
-    "format.dns1035Label",
-    "format.dns1035LabelPrefix",
-    "format.dns1123Label",
-    "format.dns1123LabelPrefix",
-    "format.dns1123Subdomain",
-    "format.dns1123SubdomainPrefix",
-    "format.labelValue",
-    "format.named",
-    "format.qualifiedName",
-    "format.uri",
-    "format.uuid",
-    "ip.isCanonical",
-    "jsonpatch.escapeKey",
-    "lists.range",
-    "optional.none",
-    "optional.of",
-    "optional.ofNonZeroValue",
-    "optional.unwrap",
-    "sets.contains",
-    "sets.equivalent",
-    "sets.intersects",
-    "strings.quote",
-];
-
-/// Names of types with a namespace, which look like fields.
-const NAMESPACED_TYPES: [&str; 4] =
-    ["google.protobuf.Duration", "google.protobuf.Timestamp", "net.CIDR", "net.IP"];
-
-/// Beginning of the message about a text that is no token.
-const UNRECOGNIZED: &str = "Syntax error: token recognition error at: '";
-
-/// Whether a text can be the name of a variable.
-#[must_use]
-pub fn is_identifier(text: &str) -> bool {
-    let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
-    let starts = text.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_');
-    starts && text.bytes().all(is_word) && !is_reserved(text)
-}
-
-/// Whether the grammar reserves a word.
-pub(super) fn is_reserved(word: &str) -> bool {
-    RESERVED.contains(&word) || KEYWORDS.contains(&word)
-}
+use super::{DEPTH, functions, macros, signatures};
 
 /// Tokens with which an expression can begin, in ANTLR's order.
 const BEGINNINGS: &str = "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}";
-
-/// Words that the grammar keeps for later. They cannot be names of variables.
-const RESERVED: [&str; 17] = [
-    "as",
-    "break",
-    "const",
-    "continue",
-    "else",
-    "for",
-    "function",
-    "if",
-    "import",
-    "let",
-    "loop",
-    "package",
-    "namespace",
-    "return",
-    "var",
-    "void",
-    "while",
-];
-
-/// Words with a meaning in the grammar.
-const KEYWORDS: [&str; 4] = ["true", "false", "null", "in"];
 
 /// Binary operators by increasing precedence, with cel-go's names.
 const LEVELS: [&[(&str, &str)]; 3] = [
@@ -203,8 +132,7 @@ impl CelParser<'_> {
             let then = self.or()?;
             self.expect(":")?;
             let otherwise = self.expression()?;
-            let arguments = vec![condition, then, otherwise];
-            Self::node(at, Expr::Call { function: "_?_:_".to_owned(), target: None, arguments })?
+            Self::global_call(at, "_?_:_", vec![condition, then, otherwise])?
         } else {
             condition
         };
@@ -258,6 +186,7 @@ impl CelParser<'_> {
         operators.iter().find_map(|(sign, function)| Some((self.take(sign)?, *function)))
     }
 
+    /// Builds a call of a global function or an operator.
     fn global_call(at: usize, function: &str, arguments: Vec<SyntaxNode>) -> Result<SyntaxNode, Issue> {
         Self::node(at, Expr::Call { function: function.to_owned(), target: None, arguments })
     }
@@ -335,10 +264,11 @@ impl CelParser<'_> {
         }
         if let Some(open) = self.take("(") {
             let arguments = self.arguments()?;
-            return self.member_call(open, node, field, arguments);
+            return Self::member_call(open, node, field, arguments);
         }
-        let select = Self::node(dot, Expr::Select { operand: Box::new(node), field, test: false })?;
-        match qualified(&select).filter(|name| NAMESPACED_TYPES.contains(&name.as_str())) {
+        let select = Self::node(dot, Expr::Select { operand: Box::new(node), field })?;
+        // The name of a type with a namespace looks like a field.
+        match qualified(&select).filter(|name| functions::TYPES.contains(&name.as_str())) {
             Some(name) => Self::node(dot, Expr::Ident(name)),
             None => Ok(select),
         }
@@ -452,8 +382,7 @@ impl CelParser<'_> {
     }
 
     fn optional_part(at: usize, part: SyntaxNode) -> Result<SyntaxNode, Issue> {
-        let call = Expr::Call { function: OPTIONAL_PART.to_owned(), target: None, arguments: vec![part] };
-        Self::node(at, call)
+        Self::global_call(at, OPTIONAL_PART, vec![part])
     }
 
     fn primary(&mut self) -> Result<SyntaxNode, Issue> {
@@ -511,85 +440,45 @@ impl CelParser<'_> {
     fn named(&mut self, at: usize, name: String) -> Result<SyntaxNode, Issue> {
         if let Some(open) = self.take("(") {
             let arguments = self.arguments()?;
-            return Self::call(open, name, arguments);
+            return Self::call(open, &name, arguments);
         }
-        let plain = name.trim_start_matches('.');
-        if RESERVED.contains(&plain) || plain == "__unused" {
+        let plain = without_dot(&name);
+        if is_reserved(plain) || plain == "__unused" {
             return Err(Issue::new(at, format!("reserved identifier: {plain}")));
         }
         Self::node(at, Expr::Ident(name))
     }
 
     /// Builds a call of a global function, or the macro `has`.
-    fn call(at: usize, function: String, mut arguments: Vec<SyntaxNode>) -> Result<SyntaxNode, Issue> {
+    fn call(at: usize, function: &str, mut arguments: Vec<SyntaxNode>) -> Result<SyntaxNode, Issue> {
         if function == "has" && arguments.len() == 1 {
             let SyntaxNode { at: place, expr, .. } = arguments.remove(0);
-            let Expr::Select { operand, field, test: false } = expr else {
+            let Expr::Select { operand, field } = expr else {
                 return Err(Issue::new(place, "invalid argument to has() macro"));
             };
-            return Self::node(at, Expr::Select { operand, field, test: true });
+            return Self::node(at, Expr::Has { operand, field });
         }
-        // A dot at the beginning only says that the name is not relative to a container.
-        let function = function.strip_prefix('.').map(str::to_owned).unwrap_or(function);
-        Self::node(at, Expr::Call { function, target: None, arguments })
+        Self::global_call(at, without_dot(function), arguments)
     }
 
     /// Builds a call of a member function, or a macro.
     fn member_call(
-        &self,
         at: usize,
         target: SyntaxNode,
         function: String,
-        mut arguments: Vec<SyntaxNode>,
+        arguments: Vec<SyntaxNode>,
     ) -> Result<SyntaxNode, Issue> {
+        // A function of a namespace, such as `sets.contains(a, b)`, looks like a member function.
         let namespaced = qualified(&target).map(|namespace| format!("{namespace}.{function}"));
-        if let Some(function) = namespaced.filter(|name| NAMESPACED.contains(&name.as_str())) {
+        if let Some(function) = namespaced.filter(|name| signatures::is_namespaced(name)) {
             return Self::node(at, Expr::Call { function, target: None, arguments });
         }
-        let (kind, variables) = match (&*function, arguments.len()) {
-            ("all", 2) => (FoldKind::All, 1),
-            ("all", 3) => (FoldKind::All, 2),
-            ("exists", 2) => (FoldKind::Exists, 1),
-            ("exists", 3) => (FoldKind::Exists, 2),
-            ("exists_one" | "existsOne", 2) => (FoldKind::ExistsOne, 1),
-            ("exists_one" | "existsOne", 3) => (FoldKind::ExistsOne, 2),
-            ("map", 2 | 3) => (FoldKind::Map, 1),
-            ("filter", 2) => (FoldKind::Filter, 1),
-            ("transformList", 3 | 4) => (FoldKind::TransformList, 2),
-            ("transformMap", 3 | 4) => (FoldKind::TransformMap, 2),
-            ("transformMapEntry", 3 | 4) => (FoldKind::TransformMapEntry, 2),
-            ("sortBy", 2) => (FoldKind::SortBy, 1),
-            ("optMap", 2) => (FoldKind::OptMap, 1),
-            ("optFlatMap", 2) => (FoldKind::OptFlatMap, 1),
-            _ => return Self::node(at, Expr::Call { function, target: Some(Box::new(target)), arguments }),
-        };
-        let refusal = match kind {
-            FoldKind::Map | FoldKind::Filter | FoldKind::SortBy => "argument is not an identifier".to_owned(),
-            FoldKind::OptMap | FoldKind::OptFlatMap => {
-                format!("{function}() variable name must be a simple identifier")
+        match macros::form(&function, arguments.len()) {
+            Some(form) => {
+                let fold = macros::fold(form, &function, target, arguments)?;
+                Self::node(at, Expr::Fold(Box::new(fold)))
             }
-            _ => "argument must be a simple name".to_owned(),
-        };
-        let mut name = || {
-            let SyntaxNode { at, expr, .. } = arguments.remove(0);
-            match expr {
-                Expr::Ident(name) => Ok((at, name)),
-                _ => Err(Issue::new(at, refusal.clone())),
-            }
-        };
-        let (_, variable) = name()?;
-        let second = if variables == 2 {
-            let (at, second) = name()?;
-            if second == variable {
-                return Err(Issue::new(at, format!("duplicate variable name: {second}")));
-            }
-            Some(second)
-        } else {
-            None
-        };
-        let filter = if arguments.len() == 2 { Some(arguments.remove(0)) } else { None };
-        let body = arguments.remove(0);
-        let fold = Fold { kind, range: target, variable, second, filter, body };
-        Self::node(at, Expr::Fold(Box::new(fold)))
+            None => Self::node(at, Expr::Call { function, target: Some(Box::new(target)), arguments }),
+        }
     }
 }

@@ -10,10 +10,11 @@ use std::sync::Arc;
 use super::cost::Cost;
 use super::evaluation_error::{EvaluationError, failed, no_overload};
 use super::functions::Evaluated;
+use super::issue::Issue;
 use super::syntax_tree::{Expr, SyntaxNode};
 use super::text_functions::unless_negative;
 use super::value::{Literal, Val};
-use super::{EXPRESSION_LIMIT, Issue, functions};
+use super::{EXPRESSION_LIMIT, functions};
 use crate::schema::pattern::{Budget, Exhausted, Pattern, Patterns};
 
 /// Functions that convert a value to another type.
@@ -131,8 +132,7 @@ pub(super) fn call<'a>(
         }
     };
     // cel-go's estimate, which does not know the automaton.
-    let (length, pattern_length) = (text.len().saturating_add(1).div_ceil(10), source.len().div_ceil(4));
-    cost.values(length.saturating_mul(pattern_length))?;
+    cost.pattern(text.len(), source.len())?;
     match (function, rest) {
         ("matches", []) => Ok(Val::Bool(counted(cost, |budget| pattern.is_match(text, budget))?)),
         ("find", []) => {

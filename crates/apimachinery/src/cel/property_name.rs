@@ -2,9 +2,9 @@
 
 use std::borrow::Cow;
 
-use super::parser::is_reserved;
+use super::identifier::is_grammar_word;
 
-/// Reserved words that are not escaped as properties.
+/// Words of the grammar that are not escaped as properties.
 const UNESCAPED: [&str; 3] = ["var", "void", "while"];
 /// Characters and their escape sequences. A double underscore comes first, because the others begin with it.
 const SEQUENCES: [(&str, &str); 4] =
@@ -44,7 +44,7 @@ pub fn escape(name: &str) -> Option<Cow<'_, str>> {
 
 /// Whether a word is escaped as a property.
 fn is_escaped(word: &str) -> bool {
-    is_reserved(word) && !UNESCAPED.contains(&word)
+    is_grammar_word(word) && !UNESCAPED.contains(&word)
 }
 
 /// Returns the escaped form of a word that expressions reserve; `None` for other names.

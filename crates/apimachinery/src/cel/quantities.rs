@@ -64,10 +64,7 @@ pub(super) fn global<'a>(function: &str, arguments: &[Val<'a>]) -> Option<Evalua
         }),
         ("isQuantity", [Val::String(text)]) => Ok(Val::Bool(quantity::refusal(text).is_none())),
         ("sign", [Val::Quantity(quantity)]) => Ok(Val::Int(quantity.amount.cmp(&Quantity::ZERO) as i64)),
-        ("quantity" | "isQuantity" | "sign", other) => {
-            let all: Vec<&Val<'_>> = other.iter().collect();
-            Err(no_overload_of(function, &all))
-        }
+        ("quantity" | "isQuantity" | "sign", other) => Err(no_overload_of(function, other)),
         _ => return None,
     })
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::cost_estimate::{Cardinality, DefinitionCosts, SizeSchema};
-use super::rule_run::{MAX_ERRORS, Place, RuleRun};
+use super::cost_estimate::{Cardinality, DefinitionCosts, SchemaValues, SizeSchema};
+use super::rule_run::{ComparedValue, MAX_ERRORS, RuleRun};
 use super::rule_tree::{RuleNode, has_rules, rules_of};
 use super::types::Type;
 use super::value_schema::ValueSchema;
@@ -30,8 +30,8 @@ pub(super) fn check_defaults(source: &Value, place: &str, errors: &mut Vec<Field
     {
         let mut run = RuleRun::new();
         // Transition rules compare a default with itself.
-        let value = Place { value: default, old: Some(default), correlated: None, parent: None };
-        let _ = run.node(&node, value, &FieldPath::root());
+        let compared = ComparedValue { value: default, old: Some(default), correlated: None, parent: None };
+        let _ = run.node(&node, compared, &FieldPath::root());
         for mut error in run.outcome.errors {
             error.field = match error.field.as_str() {
                 "<nil>" => format!("{place}.default"),
@@ -71,7 +71,7 @@ struct SchemaPart<'a> {
     schema: &'a Value,
     place: String,
     is_root: bool,
-    /// Place of a list around the part whose elements have no counterparts in an old list.
+    /// Place of a list around the part, if the elements of the list have no counterparts in an old list.
     uncorrelated: Option<&'a str>,
     cardinality: Cardinality,
     /// Sizes that the rules of a schema around the part see.
@@ -101,8 +101,9 @@ impl<'a> SchemaPart<'a> {
         if self.sizes.is_some() || rules_of(self.schema).is_empty() {
             return self.sizes.clone();
         }
-        let is_object_root = self.is_root || self.schema["x-kubernetes-embedded-resource"] == true;
-        SizeSchema::read(self.schema, is_object_root).map(Arc::new)
+        let values =
+            if self.is_root { SchemaValues::KubernetesObjects } else { SchemaValues::of_part(self.schema) };
+        SizeSchema::read(self.schema, values).map(Arc::new)
     }
 }
 

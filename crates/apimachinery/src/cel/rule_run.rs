@@ -2,18 +2,16 @@
 
 use serde_json::Value;
 
-use super::cost::Cost;
-use super::eval::{self, Activation};
+use super::RULES_BUDGET;
+use super::eval::Activation;
 use super::evaluation_error::EvaluationError;
-use super::functions::Evaluated;
+use super::program::Program;
 use super::ratcheting::{Correlated, OldElements};
 use super::rule_tree::{CompiledRule, RuleNode};
 use super::value::Val;
-use super::value_schema::ValueSchema;
-use super::{EXPRESSION_LIMIT, Program, RULES_BUDGET};
 use crate::field_path::FieldPath;
 use crate::go;
-use crate::schema;
+use crate::schema::{self, JsonType};
 use crate::status::FieldError;
 
 /// Maximum length of a message that an expression makes, in bytes, as in kube-apiserver.
@@ -22,8 +20,6 @@ const MAX_MESSAGE: usize = 5 * 1024;
 pub(super) const MAX_ERRORS: usize = 1000;
 /// Total size of errors, in bytes, after which no further rule is evaluated.
 const MAX_BYTES: usize = 1 << 20;
-const OUT_OF_BUDGET: &str =
-    "validation failed due to running out of cost budget, no further validation rules will be run";
 
 /// Results of the rules for an object.
 #[derive(Debug, Default)]
@@ -36,7 +32,7 @@ pub struct RuleOutcome {
 
 /// A value of the object, and its counterpart in the old object.
 #[derive(Clone, Copy)]
-pub(super) struct Place<'o, 'c> {
+pub(super) struct ComparedValue<'o, 'c> {
     pub(super) value: &'o Value,
     /// Old value with which transition rules compare.
     pub(super) old: Option<&'o Value>,
@@ -46,7 +42,7 @@ pub(super) struct Place<'o, 'c> {
     pub(super) parent: Option<&'c Correlated<'o>>,
 }
 
-impl<'o, 'c> Place<'o, 'c> {
+impl<'o, 'c> ComparedValue<'o, 'c> {
     fn is_unchanged(&self) -> bool {
         self.correlated.or(self.parent).is_some_and(Correlated::is_unchanged)
     }
@@ -57,13 +53,21 @@ impl<'o, 'c> Place<'o, 'c> {
         value: &'o Value,
         old: Option<&'o Value>,
         correlated: Option<&'d Correlated<'o>>,
-    ) -> Place<'o, 'd>
+    ) -> ComparedValue<'o, 'd>
     where
         'c: 'd,
     {
         let parent = self.correlated.or(self.parent);
-        Place { value, old: old.filter(|old| !old.is_null()), correlated, parent }
+        ComparedValue { value, old: old.filter(|old| !old.is_null()), correlated, parent }
     }
+}
+
+/// A value with rules.
+struct RuleSubject<'r, 'o> {
+    node: &'r RuleNode,
+    compared: ComparedValue<'o, 'r>,
+    /// Path of the value; `None` for the whole object.
+    path: Option<String>,
 }
 
 /// Reason to evaluate no further rules.
@@ -86,33 +90,41 @@ impl RuleRun {
     pub(super) fn node<'o>(
         &mut self,
         node: &'o RuleNode,
-        place: Place<'o, '_>,
+        compared: ComparedValue<'o, '_>,
         path: &FieldPath<'_>,
     ) -> Result<(), Stopped> {
-        if place.value.is_null() {
+        if compared.value.is_null() {
             return Ok(());
         }
-        self.rules(node, place, path)?;
-        match place.value {
+        self.rules(node, compared, path)?;
+        match compared.value {
             Value::Array(elements) => {
                 let Some(items) = &node.items else { return Ok(()) };
-                let known = place.old.and_then(|old| OldElements::of(&node.schema, old));
+                let known = compared.old.and_then(|old| OldElements::of(&node.schema, old));
                 for (index, element) in elements.iter().enumerate() {
                     let old = known.as_ref().and_then(|known| known.find(element));
-                    let correlated = place.correlated.and_then(|list| list.element(index));
-                    self.node(items, place.below(element, old, correlated.as_ref()), &path.index(index))?;
+                    let correlated = compared.correlated.and_then(|list| list.element(index));
+                    self.node(items, compared.below(element, old, correlated.as_ref()), &path.index(index))?;
                 }
             }
             Value::Object(fields) => {
                 for (name, value) in fields {
-                    let old = place.old.and_then(|old| old.get(name));
+                    let old = compared.old.and_then(|old| old.get(name));
                     if let Some(additional) = &node.additional {
-                        let correlated = place.correlated.and_then(|map| map.field(name));
-                        self.node(additional, place.below(value, old, correlated.as_ref()), &path.key(name))?;
+                        let correlated = compared.correlated.and_then(|map| map.field(name));
+                        self.node(
+                            additional,
+                            compared.below(value, old, correlated.as_ref()),
+                            &path.key(name),
+                        )?;
                     }
                     if let Some(property) = node.properties.get(name) {
-                        let correlated = place.correlated.and_then(|object| object.field(name));
-                        self.node(property, place.below(value, old, correlated.as_ref()), &path.field(name))?;
+                        let correlated = compared.correlated.and_then(|object| object.field(name));
+                        self.node(
+                            property,
+                            compared.below(value, old, correlated.as_ref()),
+                            &path.field(name),
+                        )?;
                     }
                 }
             }
@@ -122,103 +134,68 @@ impl RuleRun {
     }
 
     /// Evaluates the rules of a value alone.
-    fn rules(&mut self, node: &RuleNode, place: Place<'_, '_>, path: &FieldPath<'_>) -> Result<(), Stopped> {
+    fn rules(
+        &mut self,
+        node: &RuleNode,
+        compared: ComparedValue<'_, '_>,
+        path: &FieldPath<'_>,
+    ) -> Result<(), Stopped> {
         if node.rules.is_empty() {
             return Ok(());
         }
-        let of = format!("\"{}\"", node.schema.kind.map_or("", schema::JsonType::name));
-        let shown_path = if path.is_root() { "<nil>".to_owned() } else { path.to_string() };
-        let invalid = |why: &str| FieldError::invalid(shown_path.clone(), &of, why);
+        let subject = RuleSubject { node, compared, path: (!path.is_root()).then(|| path.to_string()) };
         if self.budget == 0 {
-            self.push(invalid(OUT_OF_BUDGET))?;
+            self.push(subject.invalid(&EvaluationError::OutOfBudget.to_string()))?;
             return Err(Stopped);
         }
-        for rule in &node.rules {
-            if rule.is_transition && place.old.is_none() && !rule.optional_old_self {
-                continue;
-            }
-            let program = match &rule.program {
-                Ok(program) => program,
-                Err(why) => {
-                    self.push(invalid(&format!("rule compile error: {why}")))?;
-                    continue;
-                }
-            };
-            let locals = || variables(&node.schema, place.value, place.old, rule.optional_old_self);
-            let held = self.evaluate(program, locals(), |value| matches!(value, Val::Bool(true)));
-            let shown = &rule.shown;
-            match held {
-                Ok(true) => continue,
-                Ok(false) => {}
-                Err(EvaluationError::Failed(why)) => {
-                    let why = if why.starts_with("no such overload") {
-                        format!(
-                            "'{why}': call arguments did not match a supported operator, function or macro signature for \
-                             rule: {shown}"
-                        )
-                    } else {
-                        format!("{why} evaluating rule: {shown}")
-                    };
-                    self.push(invalid(&why))?;
-                    continue;
-                }
-                Err(why @ EvaluationError::TooExpensive) => {
-                    let why = format!(
-                        "'{why}': no further validation rules will be run due to call cost exceeds limit for rule: {shown}"
-                    );
-                    self.push(invalid(&why))?;
-                    return Err(Stopped);
-                }
-                Err(EvaluationError::OutOfBudget) => {
-                    self.push(invalid(OUT_OF_BUDGET))?;
-                    return Err(Stopped);
-                }
-            }
-            let field = match (path.is_root(), rule.field_path.as_str()) {
-                (_, "") => shown_path.clone(),
-                (true, below) => below.to_owned(),
-                (false, below) => format!("{shown_path}.{below}"),
-            };
-            let message = match &rule.message_expression {
-                Some((source, program)) => match self.message(source, program, locals()) {
-                    Ok(message) => message,
-                    Err(why) => {
-                        let error = FieldError::invalid(field, &of, &why);
-                        self.report(error, rule, place)?;
-                        return Err(Stopped);
-                    }
-                },
-                None => None,
-            };
-            let message = message.unwrap_or_else(|| rule.default_message());
-            let is_plain =
-                !matches!(node.schema.kind, Some(schema::JsonType::Object | schema::JsonType::Array));
-            let value = is_plain.then(|| schema::shown(place.value));
-            self.report(failure(rule, field, value.as_deref(), &message), rule, place)?;
+        node.rules.iter().try_for_each(|rule| self.rule(rule, &subject))
+    }
+
+    fn rule(&mut self, rule: &CompiledRule, subject: &RuleSubject<'_, '_>) -> Result<(), Stopped> {
+        if rule.is_transition && subject.compared.old.is_none() && !rule.optional_old_self {
+            return Ok(());
         }
-        Ok(())
+        let program = match &rule.program {
+            Ok(program) => program,
+            Err(why) => return self.push(subject.invalid(&format!("rule compile error: {why}"))),
+        };
+        match self.evaluate(program, subject.variables(rule), |value| matches!(value, Val::Bool(true))) {
+            Ok(true) => Ok(()),
+            Ok(false) => self.failed(rule, subject),
+            Err(error) => {
+                self.push(subject.invalid(&evaluation_failure(&error, &rule.shown)))?;
+                // An error of the expression concerns this rule alone.
+                if matches!(error, EvaluationError::Failed(_)) { Ok(()) } else { Err(Stopped) }
+            }
+        }
+    }
+
+    /// Reports a rule that does not hold.
+    fn failed(&mut self, rule: &CompiledRule, subject: &RuleSubject<'_, '_>) -> Result<(), Stopped> {
+        let field = subject.field(rule);
+        let message = match &rule.message_expression {
+            Some((source, program)) => match self.message(source, program, subject.variables(rule)) {
+                Ok(message) => message,
+                Err(why) => {
+                    let error = FieldError::invalid(field, &subject.type_name(), &why);
+                    self.report(error, rule, subject)?;
+                    return Err(Stopped);
+                }
+            },
+            None => None,
+        };
+        let message = message.unwrap_or_else(|| rule.default_message());
+        self.report(failure(rule, field, subject.shown_scalar().as_deref(), &message), rule, subject)
     }
 
     /// Evaluates an expression, and subtracts its cost from the budget.
     fn evaluate<T>(
         &mut self,
         program: &Program,
-        locals: Vec<(&'static str, Val<'_>)>,
+        variables: Vec<(&'static str, Val<'_>)>,
         result: impl FnOnce(&Val<'_>) -> T,
     ) -> Result<T, EvaluationError> {
-        let limit = EXPRESSION_LIMIT.min(self.budget);
-        let mut cost = Cost::new(limit);
-        let activation = Activation::default();
-        let value: Evaluated<'_> =
-            eval::evaluate(&program.root, &program.patterns, &activation, locals, &mut cost);
-        let is_last = limit == self.budget;
-        let result = match value {
-            Ok(value) => Ok(result(&value)),
-            Err(EvaluationError::TooExpensive) if is_last => Err(EvaluationError::OutOfBudget),
-            Err(error) => Err(error),
-        };
-        self.budget -= limit - cost.left();
-        result
+        program.evaluate(&Activation::default(), variables, &mut self.budget).map(|value| result(&value))
     }
 
     /// Returns the message that an expression makes; `None` if it makes no usable one.
@@ -229,13 +206,13 @@ impl RuleRun {
         &mut self,
         source: &str,
         program: &Program,
-        locals: Vec<(&'static str, Val<'_>)>,
+        variables: Vec<(&'static str, Val<'_>)>,
     ) -> Result<Option<String>, String> {
         let text = |value: &Val<'_>| match value {
             Val::String(text) => Some(text.trim().to_owned()),
             _ => None,
         };
-        match self.evaluate(program, locals, text) {
+        match self.evaluate(program, variables, text) {
             Ok(Some(text)) => {
                 let is_usable = !text.is_empty() && text.len() <= MAX_MESSAGE && !text.contains('\n');
                 Ok(is_usable.then_some(text))
@@ -258,46 +235,86 @@ impl RuleRun {
         &mut self,
         error: FieldError,
         rule: &CompiledRule,
-        place: Place<'_, '_>,
+        subject: &RuleSubject<'_, '_>,
     ) -> Result<(), Stopped> {
-        if rule.is_transition || !place.is_unchanged() {
+        if rule.is_transition || !subject.compared.is_unchanged() {
             return self.push(error);
         }
         let warning = error.to_string();
-        self.count(warning.len(), self.outcome.warnings.len())?;
+        self.check_limits(warning.len(), self.outcome.warnings.len())?;
         self.outcome.warnings.push(warning);
         Ok(())
     }
 
     fn push(&mut self, error: FieldError) -> Result<(), Stopped> {
-        self.count(error.field.len() + error.message.len(), self.outcome.errors.len())?;
+        self.check_limits(error.field.len() + error.message.len(), self.outcome.errors.len())?;
         self.outcome.errors.push(error);
         Ok(())
     }
 
     /// Stops the run if there are too many results.
-    fn count(&mut self, bytes: usize, results: usize) -> Result<(), Stopped> {
+    fn check_limits(&mut self, bytes: usize, results: usize) -> Result<(), Stopped> {
         self.bytes += bytes;
         if results >= MAX_ERRORS || self.bytes > MAX_BYTES { Err(Stopped) } else { Ok(()) }
     }
 }
 
-/// Returns the variables of a rule.
-fn variables<'a>(
-    schema: &'a ValueSchema,
-    value: &'a Value,
-    old: Option<&'a Value>,
-    optional_old_self: bool,
-) -> Vec<(&'static str, Val<'a>)> {
-    let mut variables = vec![("self", schema.value(value))];
-    let old = old.map(|old| schema.value(old));
-    match (old, optional_old_self) {
-        (Some(old), false) => variables.push(("oldSelf", old)),
-        (Some(old), true) => variables.push(("oldSelf", Val::some(old))),
-        (None, true) => variables.push(("oldSelf", Val::NONE)),
-        (None, false) => {}
+impl RuleSubject<'_, '_> {
+    /// Returns the variables of a rule and of its message.
+    fn variables(&self, rule: &CompiledRule) -> Vec<(&'static str, Val<'_>)> {
+        let schema = &*self.node.schema;
+        let old = self.compared.old.map(|old| schema.value(old));
+        let old = match (old, rule.optional_old_self) {
+            (Some(old), true) => Some(Val::some(old)),
+            (None, true) => Some(Val::NONE),
+            (old, false) => old,
+        };
+        let own = ("self", schema.value(self.compared.value));
+        [own].into_iter().chain(old.map(|old| ("oldSelf", old))).collect()
     }
-    variables
+
+    /// Returns the name of the value's type as messages show it instead of a value.
+    fn type_name(&self) -> String {
+        format!("\"{}\"", self.node.schema.kind.map_or("", JsonType::name))
+    }
+
+    fn shown_path(&self) -> &str {
+        self.path.as_deref().unwrap_or("<nil>")
+    }
+
+    /// Returns the path that the error of a rule names.
+    fn field(&self, rule: &CompiledRule) -> String {
+        match (&self.path, rule.field_path.as_str()) {
+            (_, "") => self.shown_path().to_owned(),
+            (None, below) => below.to_owned(),
+            (Some(path), below) => format!("{path}.{below}"),
+        }
+    }
+
+    /// Returns the value as messages show it; `None` for an object or a list.
+    fn shown_scalar(&self) -> Option<String> {
+        let has_parts = matches!(self.node.schema.kind, Some(JsonType::Object | JsonType::Array));
+        (!has_parts).then(|| schema::shown(self.compared.value))
+    }
+
+    /// Builds an error about the value that is not the failure of a rule.
+    fn invalid(&self, why: &str) -> FieldError {
+        FieldError::invalid(self.shown_path(), &self.type_name(), why)
+    }
+}
+
+/// Returns kube-apiserver's text for a rule without a value.
+fn evaluation_failure(error: &EvaluationError, rule: &str) -> String {
+    match error {
+        EvaluationError::Failed(why) if why.starts_with("no such overload") => format!(
+            "'{why}': call arguments did not match a supported operator, function or macro signature for rule: {rule}"
+        ),
+        EvaluationError::Failed(why) => format!("{why} evaluating rule: {rule}"),
+        EvaluationError::TooExpensive => format!(
+            "'{error}': no further validation rules will be run due to call cost exceeds limit for rule: {rule}"
+        ),
+        EvaluationError::OutOfBudget => error.to_string(),
+    }
 }
 
 /// Builds the error of a rule that does not hold. `value` is the shown value of a scalar.

@@ -127,7 +127,7 @@ pub(super) fn global<'a>(function: &str, arguments: &[Val<'a>]) -> Option<Evalua
     let parsed = match arguments {
         [Val::String(text)] | [Val::String(text), Val::Bool(false)] => SemanticVersion::parse(text),
         [Val::String(text), Val::Bool(true)] => SemanticVersion::parse_normalized(text),
-        other => return Some(Err(no_overload_of(function, &other.iter().collect::<Vec<_>>()))),
+        other => return Some(Err(no_overload_of(function, other))),
     };
     if function == "isSemver" {
         return Some(Ok(Val::Bool(parsed.is_ok())));

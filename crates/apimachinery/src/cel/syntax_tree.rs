@@ -1,29 +1,36 @@
 //! The tree of an expression.
 
+use super::identifier::without_dot;
 use super::message::MessageNode;
 use super::value::Literal;
 
 /// Function around an element or a value of a literal that is optional: `[?element]`, `{?key: value}`.
 pub(super) const OPTIONAL_PART: &str = "?_";
 
-/// An expression, and the offset that messages about it show: that of its operator, if it has one.
+/// An expression and its place in the text.
 #[derive(Debug)]
 pub(super) struct SyntaxNode {
+    /// Offset that messages about the expression show: that of its operator, if it has one.
     pub(super) at: usize,
     pub(super) expr: Expr,
     /// Number of levels below and including this one.
     depth: usize,
 }
 
+/// Form of an expression. Macros other than `has` are [`Fold`]s.
 #[derive(Debug)]
 pub(super) enum Expr {
     Literal(Literal),
     Ident(String),
-    /// `operand.field`, or `has(operand.field)`.
+    /// `operand.field`.
     Select {
         operand: Box<SyntaxNode>,
         field: String,
-        test: bool,
+    },
+    /// `has(operand.field)`.
+    Has {
+        operand: Box<SyntaxNode>,
+        field: String,
     },
     /// `target.function(arguments)`, `function(arguments)`, and operators under cel-go's names such as `_+_`.
     Call {
@@ -78,7 +85,7 @@ impl SyntaxNode {
     pub(super) fn new(at: usize, expr: Expr) -> Self {
         let depth = 1 + match &expr {
             Expr::Literal(_) | Expr::Ident(_) => 0,
-            Expr::Select { operand, .. } => operand.depth,
+            Expr::Select { operand, .. } | Expr::Has { operand, .. } => operand.depth,
             Expr::Call { target, arguments, .. } => {
                 target.iter().map(|node| node.depth).chain(depths(arguments)).max().unwrap_or(0)
             }
@@ -104,7 +111,7 @@ impl SyntaxNode {
     pub(super) fn has_declared_type(&self) -> bool {
         match &self.expr {
             Expr::Ident(_) => true,
-            Expr::Select { operand, test: false, .. } => operand.has_declared_type(),
+            Expr::Select { operand, .. } => operand.has_declared_type(),
             Expr::Call { function, target: None, .. } => function == "dyn",
             _ => false,
         }
@@ -115,7 +122,7 @@ impl SyntaxNode {
         visitor(self);
         match &self.expr {
             Expr::Literal(_) | Expr::Ident(_) => {}
-            Expr::Select { operand, .. } => operand.visit(visitor),
+            Expr::Select { operand, .. } | Expr::Has { operand, .. } => operand.visit(visitor),
             Expr::Call { target, arguments, .. } => {
                 for node in target.iter().map(|target| &**target).chain(arguments) {
                     node.visit(visitor);
@@ -154,8 +161,8 @@ fn depths(nodes: &[SyntaxNode]) -> impl Iterator<Item = usize> {
 /// Returns the name that identifiers and dots write, such as `google.protobuf`; `None` for other expressions.
 pub(super) fn qualified(node: &SyntaxNode) -> Option<String> {
     match &node.expr {
-        Expr::Ident(name) => Some(name.strip_prefix('.').unwrap_or(name).to_owned()),
-        Expr::Select { operand, field, test: false } => Some(format!("{}.{field}", qualified(operand)?)),
+        Expr::Ident(name) => Some(without_dot(name).to_owned()),
+        Expr::Select { operand, field } => Some(format!("{}.{field}", qualified(operand)?)),
         _ => None,
     }
 }

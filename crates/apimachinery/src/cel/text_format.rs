@@ -14,6 +14,28 @@ const PRECISION: usize = 6;
 /// Largest precision of a clause. Go has a limit of a million.
 const MAX_PRECISION: usize = 1_000_000;
 
+/// Reason why a value cannot be formatted.
+enum FormatError {
+    /// The clause does not accept the value.
+    Refused(String),
+    Evaluation(EvaluationError),
+}
+
+impl From<EvaluationError> for FormatError {
+    fn from(error: EvaluationError) -> Self {
+        Self::Evaluation(error)
+    }
+}
+
+impl From<FormatError> for EvaluationError {
+    fn from(error: FormatError) -> Self {
+        match error {
+            FormatError::Refused(why) => failed(format!("error during formatting: {why}")),
+            FormatError::Evaluation(error) => error,
+        }
+    }
+}
+
 /// Formats values by the clauses of a template such as `%s has %d`.
 pub(super) fn format(template: &str, values: &Val<'_>, cost: &mut Cost) -> Result<String, EvaluationError> {
     cost.text(template.len())?;
@@ -37,7 +59,6 @@ pub(super) fn format(template: &str, values: &Val<'_>, cost: &mut Cost) -> Resul
         let (precision, clause, after) =
             clause(rest).map_err(|why| failed(format!("could not parse formatting clause: {why}")))?;
         let text = formatted_value(clause, precision, &value.usable()?, cost)?;
-        let text = text.map_err(|why| failed(format!("error during formatting: {why}")))?;
         cost.text(text.len())?;
         formatted.push_str(&text);
         rest = after;
@@ -147,53 +168,46 @@ fn clause(text: &str) -> Result<(Option<usize>, char, &str), String> {
     Ok((precision, letter, &rest[1..]))
 }
 
-/// Formats a value by a clause; the inner error is the library's reason.
+/// Formats a value by a clause.
 fn formatted_value(
     letter: char,
     precision: Option<usize>,
     value: &Val<'_>,
     cost: &mut Cost,
-) -> Result<Result<String, String>, EvaluationError> {
-    let given = value.type_name();
+) -> Result<String, FormatError> {
     let special = |value: &Val<'_>| match value {
         Val::String(text) if matches!(&**text, "NaN" | "Infinity" | "-Infinity") => text.parse::<f64>().ok(),
         Val::Double(number) => Some(*number),
         _ => None,
     };
+    let refused = || FormatError::Refused(refusal(letter, value.type_name()));
     Ok(match (letter, value) {
-        ('s', value) => return text(value, cost),
-        ('d', Val::Int(number)) => Ok(number.to_string()),
-        ('d', Val::Uint(number)) => Ok(number.to_string()),
-        ('d', _) => Err(refusal(letter, given)),
-        ('f', value) => match special(value) {
-            Some(number) => {
-                let precision = precision.unwrap_or(PRECISION).min(MAX_PRECISION);
-                cost.text(precision)?;
-                Ok(fixed(number, precision))
-            }
-            None => Err(refusal(letter, given)),
-        },
-        ('e', value) => match special(value) {
+        ('s', value) => text(value, cost)?,
+        ('d', Val::Int(number)) => number.to_string(),
+        ('d', Val::Uint(number)) => number.to_string(),
+        ('f', value) => {
+            let number = special(value).ok_or_else(refused)?;
+            let precision = precision.unwrap_or(PRECISION).min(MAX_PRECISION);
+            cost.text(precision)?;
+            fixed(number, precision)
+        }
+        ('e', value) => {
+            let number = special(value).ok_or_else(refused)?;
             // As in kube-apiserver, the precision is the width of the whole number.
-            Some(number) => {
-                let width = precision.unwrap_or(PRECISION).min(MAX_PRECISION);
-                cost.text(width)?;
-                Ok(format!("{:>width$}", scientific(number)))
-            }
-            None => Err(refusal(letter, given)),
-        },
-        ('b', Val::Int(number)) => Ok(signed(*number, |number| format!("{number:b}"))),
-        ('b', Val::Uint(number)) => Ok(format!("{number:b}")),
-        ('b', Val::Bool(value)) => Ok(u8::from(*value).to_string()),
-        ('b', _) => Err(refusal(letter, given)),
-        ('o', Val::Int(number)) => Ok(signed(*number, |number| format!("{number:o}"))),
-        ('o', Val::Uint(number)) => Ok(format!("{number:o}")),
-        ('o', _) => Err(refusal(letter, given)),
-        (_, Val::Int(number)) => Ok(in_case(letter, &signed(*number, |number| format!("{number:x}")))),
-        (_, Val::Uint(number)) => Ok(in_case(letter, &format!("{number:x}"))),
-        (_, Val::String(text)) => Ok(in_case(letter, &hex(text.as_bytes()))),
-        (_, Val::Bytes(bytes)) => Ok(in_case(letter, &hex(bytes))),
-        _ => Err(refusal(letter, given)),
+            let width = precision.unwrap_or(PRECISION).min(MAX_PRECISION);
+            cost.text(width)?;
+            format!("{:>width$}", scientific(number))
+        }
+        ('b', Val::Int(number)) => signed(*number, |number| format!("{number:b}")),
+        ('b', Val::Uint(number)) => format!("{number:b}"),
+        ('b', Val::Bool(value)) => u8::from(*value).to_string(),
+        ('o', Val::Int(number)) => signed(*number, |number| format!("{number:o}")),
+        ('o', Val::Uint(number)) => format!("{number:o}"),
+        ('x' | 'X', Val::Int(number)) => in_case(letter, &signed(*number, |number| format!("{number:x}"))),
+        ('x' | 'X', Val::Uint(number)) => in_case(letter, &format!("{number:x}")),
+        ('x' | 'X', Val::String(text)) => in_case(letter, &hex(text.as_bytes())),
+        ('x' | 'X', Val::Bytes(bytes)) => in_case(letter, &hex(bytes)),
+        _ => return Err(refused()),
     })
 }
 
@@ -265,62 +279,55 @@ fn scientific(number: f64) -> String {
 }
 
 /// Formats a value by the clause `%s`.
-fn text(value: &Val<'_>, cost: &mut Cost) -> Result<Result<String, String>, EvaluationError> {
-    Ok(match value {
+fn text(value: &Val<'_>, cost: &mut Cost) -> Result<String, FormatError> {
+    match value {
         Val::Null => Ok("null".to_owned()),
         Val::Type(name) => Ok((*name).to_owned()),
-        value if value.is_list() || value.is_map() => return literal(value, cost),
+        value if value.is_list() || value.is_map() => literal(value, cost),
         value => match functions::text_of(value) {
-            Some(text) => text.map_err(|error| error.to_string()),
-            None => Err(refusal('s', value.type_name())),
+            Some(text) => text.map_err(|error| FormatError::Refused(error.to_string())),
+            None => Err(FormatError::Refused(refusal('s', value.type_name()))),
         },
-    })
-}
-
-/// Formats a value inside of a list or a map: like a literal of an expression. Recurses as deep as the value is nested.
-fn literal(value: &Val<'_>, cost: &mut Cost) -> Result<Result<String, String>, EvaluationError> {
-    cost.spend(1)?;
-    match value {
-        list if list.is_list() => {
-            let mut parts = Vec::new();
-            for element in list.range().into_iter().flatten() {
-                match literal(&element.usable()?, cost)? {
-                    Ok(text) => parts.push(text),
-                    refused => return Ok(refused),
-                }
-            }
-            Ok(Ok(format!("[{}]", parts.join(", "))))
-        }
-        map if map.is_map() => {
-            let mut parts = Vec::new();
-            for key in map.range().into_iter().flatten() {
-                if !matches!(key, Val::String(_) | Val::Bool(_) | Val::Int(_) | Val::Uint(_)) {
-                    return Ok(Err(format!(
-                        "no formatting function for map key of type {}",
-                        key.type_name()
-                    )));
-                }
-                let Some(value) = map.get(&key, cost)? else {
-                    return Ok(Err(format!("could not find key: {}", go::quote(&shown(&key)))));
-                };
-                match (literal(&key, cost)?, literal(&value.usable()?, cost)?) {
-                    (Ok(key), Ok(value)) => parts.push((key, value)),
-                    (Err(why), _) | (_, Err(why)) => return Ok(Err(why)),
-                }
-            }
-            parts.sort_by(|(one, _), (two, _)| one.cmp(two));
-            let parts: Vec<String> = parts.iter().map(|(key, value)| format!("{key}:{value}")).collect();
-            Ok(Ok(format!("{{{}}}", parts.join(", "))))
-        }
-        other => scalar_literal(other, cost),
     }
 }
 
-fn shown(key: &Val<'_>) -> String {
-    functions::text_of(key).and_then(Result::ok).unwrap_or_default()
+/// Formats a value inside of a list or a map: like a literal of an expression. Recurses as deep as the value is nested.
+fn literal(value: &Val<'_>, cost: &mut Cost) -> Result<String, FormatError> {
+    cost.spend(1)?;
+    if value.is_list() {
+        let mut parts = Vec::new();
+        for element in value.range().into_iter().flatten() {
+            parts.push(literal(&element.usable()?, cost)?);
+        }
+        return Ok(format!("[{}]", parts.join(", ")));
+    }
+    if value.is_map() {
+        return map_literal(value, cost);
+    }
+    scalar_literal(value, cost)
 }
 
-fn scalar_literal(value: &Val<'_>, cost: &mut Cost) -> Result<Result<String, String>, EvaluationError> {
+/// Formats a map, with its entries in the order of the texts of their keys.
+fn map_literal(map: &Val<'_>, cost: &mut Cost) -> Result<String, FormatError> {
+    let mut parts = Vec::new();
+    for key in map.range().into_iter().flatten() {
+        if !matches!(key, Val::String(_) | Val::Bool(_) | Val::Int(_) | Val::Uint(_)) {
+            let why = format!("no formatting function for map key of type {}", key.type_name());
+            return Err(FormatError::Refused(why));
+        }
+        let Some(value) = map.get(&key, cost)? else {
+            let shown = functions::text_of(&key).and_then(Result::ok).unwrap_or_default();
+            return Err(FormatError::Refused(format!("could not find key: {}", go::quote(&shown))));
+        };
+        parts.push((literal(&key, cost)?, literal(&value.usable()?, cost)?));
+    }
+    parts.sort_by(|(one, _), (two, _)| one.cmp(two));
+    let parts: Vec<String> = parts.iter().map(|(key, value)| format!("{key}:{value}")).collect();
+    Ok(format!("{{{}}}", parts.join(", ")))
+}
+
+/// Formats a value without parts.
+fn scalar_literal(value: &Val<'_>, cost: &mut Cost) -> Result<String, FormatError> {
     let text = match value {
         Val::Double(number) if not_finite(*number).is_some() => {
             // Go's verb prints these words.
@@ -336,24 +343,16 @@ fn scalar_literal(value: &Val<'_>, cost: &mut Cost) -> Result<Result<String, Str
             let name = if matches!(value, Val::Timestamp(_)) { "timestamp" } else { "duration" };
             format!("{name}({})", go::quote(&times::text_of(value).unwrap_or_default()))
         }
-        Val::String(_)
-        | Val::Bytes(_)
-        | Val::Bool(_)
-        | Val::Int(_)
-        | Val::Uint(_)
-        | Val::Null
-        | Val::Type(_) => match text(value, cost)? {
-            Ok(text) => match value {
-                Val::String(_) => go::quote(&text),
-                Val::Bytes(_) => format!("b{}", go::quote(&text)),
-                _ => text,
-            },
-            refused => return Ok(refused),
-        },
-        other => return Ok(Err(format!("no formatting function for {}", other.type_name()))),
+        Val::String(_) => go::quote(&text(value, cost)?),
+        Val::Bytes(_) => format!("b{}", go::quote(&text(value, cost)?)),
+        Val::Bool(_) | Val::Int(_) | Val::Uint(_) | Val::Null | Val::Type(_) => text(value, cost)?,
+        other => {
+            let why = format!("no formatting function for {}", other.type_name());
+            return Err(FormatError::Refused(why));
+        }
     };
     cost.text(text.len())?;
-    Ok(Ok(text))
+    Ok(text)
 }
 
 /// Quotes a text as a literal of an expression: `strings.quote(text)`.

@@ -17,11 +17,7 @@ pub(super) fn call<'a>(
 ) -> Result<Option<Val<'a>>, EvaluationError> {
     // All functions read the text at most three times: to count characters, to search, and to copy.
     cost.text(text.len())?;
-    for argument in arguments {
-        if let Val::String(argument) = argument {
-            cost.text(argument.len())?;
-        }
-    }
+    cost.texts(arguments)?;
     let result: Evaluated<'a> = match (function, arguments) {
         ("startsWith", [Val::String(part)]) => Ok(Val::Bool(text.starts_with(&**part))),
         ("endsWith", [Val::String(part)]) => Ok(Val::Bool(text.ends_with(&**part))),

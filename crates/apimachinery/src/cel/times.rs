@@ -24,6 +24,18 @@ const CYCLES: i128 = 20 * 146_097 * 86_400 * NANOS;
 /// Moments after this one are beyond the range of [`Timestamp`], or close to its end.
 const LATE: i128 = 253_402_000_000 * NANOS;
 
+/// Units of durations in a schema with their nanoseconds: short names, and the text with which long names begin.
+const UNITS: [(&[&str], &str, i64); 8] = [
+    (&["ns"], "nano", 1),
+    (&["us", "µs"], "micro", 1_000),
+    (&["ms"], "milli", 1_000_000),
+    (&["s"], "sec", 1_000_000_000),
+    (&["m"], "min", 60_000_000_000),
+    (&["h", "hr"], "hour", 3_600_000_000_000),
+    (&["d"], "day", 86_400_000_000_000),
+    (&["w", "wk"], "week", 604_800_000_000_000),
+];
+
 /// A point in time with the offset from UTC in which it was written. Only its text shows the offset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Moment {
@@ -148,7 +160,7 @@ pub(super) fn timestamp<'a>(value: &Val<'a>) -> Evaluated<'a> {
             }
             parsed
         }
-        other => return Err(no_overload_of("timestamp", &[other])),
+        other => return Err(no_overload_of("timestamp", [other])),
     }))
 }
 
@@ -159,7 +171,7 @@ pub(super) fn duration<'a>(value: &Val<'a>) -> Evaluated<'a> {
         Val::Duration(nanoseconds) => *nanoseconds,
         Val::Int(_) => return Err(no_conversion("int", to)),
         Val::String(text) => parsed_duration(text).map_err(|_| no_conversion("string", to))?,
-        other => return Err(no_overload_of("duration", &[other])),
+        other => return Err(no_overload_of("duration", [other])),
     }))
 }
 
@@ -176,24 +188,13 @@ pub(super) fn schema_duration(text: &str) -> Result<i64, String> {
     if let Ok(parsed) = parsed_duration(text) {
         return Ok(parsed);
     }
-    // A unit fits if it begins with the last name of a group, or if it is another name of the group.
-    let units: [(&[&str], &str, i64); 8] = [
-        (&["ns"], "nano", 1),
-        (&["us", "µs"], "micro", 1_000),
-        (&["ms"], "milli", 1_000_000),
-        (&["s"], "sec", 1_000_000_000),
-        (&["m"], "min", 60_000_000_000),
-        (&["h", "hr"], "hour", 3_600_000_000_000),
-        (&["d"], "day", 86_400_000_000_000),
-        (&["w", "wk"], "week", 604_800_000_000_000),
-    ];
     let mut sum: Option<i64> = None;
     for part in PARTS.captures_iter(text) {
         let factor: i64 = part[1]
             .parse()
             .map_err(|_| format!("strconv.Atoi: parsing {}: value out of range", go::quote(&part[1])))?;
         let unit = part[2].to_lowercase();
-        for (short, long, scale) in units {
+        for (short, long, scale) in UNITS {
             if short.contains(&unit.as_str()) || unit.starts_with(long) {
                 // Go's arithmetic wraps.
                 sum = Some(sum.unwrap_or(0).wrapping_add(factor.wrapping_mul(scale)));
@@ -243,10 +244,7 @@ pub(super) fn is_accessor(function: &str) -> bool {
 
 /// Calls a function of a timestamp or a duration.
 pub(super) fn access<'a>(function: &str, target: &Val<'a>, arguments: &[Val<'a>]) -> Evaluated<'a> {
-    let refused = || {
-        let all: Vec<&Val<'_>> = [target].into_iter().chain(arguments).collect();
-        no_overload_of(function, &all)
-    };
+    let refused = || no_overload_of(function, [target].into_iter().chain(arguments));
     match (target, arguments) {
         (Val::Timestamp(moment), []) => part(function, *moment, TimeZone::UTC).ok_or_else(refused),
         (Val::Timestamp(moment), [Val::String(zone)]) => {

@@ -1,8 +1,12 @@
 //! Tokens of an expression.
 
-use super::Issue;
+use super::issue::Issue;
 use super::value::Literal;
 
+/// Beginning of the message about a text that is no token. The text and a quote follow.
+pub(super) const UNRECOGNIZED: &str = "Syntax error: token recognition error at: '";
+
+/// A token.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Token {
     Ident(String),
@@ -12,11 +16,13 @@ pub(super) enum Token {
     End,
 }
 
-/// A token and its offset.
+/// A token and its place in the text.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Spanned {
     pub(super) token: Token,
+    /// Offset of the first byte.
     pub(super) at: usize,
+    /// Offset behind the last byte.
     pub(super) end: usize,
 }
 
@@ -57,9 +63,10 @@ pub(super) fn tokens(text: &str) -> Result<Vec<Spanned>, Vec<Issue>> {
     if issues.is_empty() { Ok(found) } else { Err(issues) }
 }
 
+/// A token or the message of an issue, and the length in bytes of its text.
 type Scanned = Result<(Token, usize), (String, usize)>;
 
-/// Reads the first token, and returns its length in bytes.
+/// Reads the first token.
 fn token(rest: &str) -> Scanned {
     let bytes = rest.as_bytes();
     // Before names, because a prefix such as `r` could also begin a name.
@@ -83,7 +90,7 @@ fn token(rest: &str) -> Scanned {
     if let Some(sign) = SIGNS.iter().find(|sign| rest.starts_with(**sign)) {
         return Ok((Token::Sign(sign), sign.len()));
     }
-    // The first half of an operator that is written with two signs: the character after it is the one that no token has there.
+    // The first sign of an operator with two signs is no token itself. ANTLR's message then contains the character behind it, too.
     let count = if matches!(bytes[0], b'&' | b'|' | b'=') { 2 } else { 1 };
     let wrong: String = rest.chars().take(count).collect();
     Err(unrecognized(&wrong))
@@ -91,7 +98,7 @@ fn token(rest: &str) -> Scanned {
 
 /// Returns the error for a text that is no token. It ends with the first character at which no token goes on.
 fn unrecognized(text: &str) -> (String, usize) {
-    (format!("Syntax error: token recognition error at: '{text}'"), text.len())
+    (format!("{UNRECOGNIZED}{text}'"), text.len())
 }
 
 fn number(rest: &str) -> Scanned {
@@ -142,27 +149,47 @@ fn integer(value: Option<i128>, is_unsigned: bool, length: usize) -> Scanned {
     Ok((Token::Literal(literal), length))
 }
 
+/// Kind of a literal in quotes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Quoted {
+    String,
+    Bytes,
+}
+
+/// Meaning of backslashes in a literal.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Escapes {
+    /// They begin escape sequences.
+    Replaced,
+    /// They stand for themselves.
+    Raw,
+}
+
 /// Reads a string or bytes; `None` if the text begins with something else.
 fn quoted(rest: &str) -> Option<Scanned> {
     // The quote stands behind a prefix of at most two letters. A longer search would be repeated for each token.
     let prefix = rest.bytes().take(3).position(|byte| matches!(byte, b'"' | b'\''))?;
-    let (is_raw, is_bytes) = match rest.get(..prefix)?.to_ascii_lowercase().as_str() {
-        "" => (false, false),
-        "r" => (true, false),
-        "b" => (false, true),
-        "rb" | "br" => (true, true),
+    let (kind, escapes) = match rest.get(..prefix)?.to_ascii_lowercase().as_str() {
+        "" => (Quoted::String, Escapes::Replaced),
+        "r" => (Quoted::String, Escapes::Raw),
+        "b" => (Quoted::Bytes, Escapes::Replaced),
+        "rb" | "br" => (Quoted::Bytes, Escapes::Raw),
         _ => return None,
     };
     let body = &rest[prefix..];
     let quote = &body[..1];
     let triple = quote.repeat(3);
-    let (open, multiline) = if body.starts_with(&triple) { (&*triple, true) } else { (quote, false) };
+    let open = if body.starts_with(&triple) { &*triple } else { quote };
+    let is_multiline = open.len() > 1;
     let inner = &body[open.len()..];
-    let end = match closing(inner, open, is_raw, multiline) {
+    let end = match closing(inner, open, escapes) {
         Ok(end) => end,
         // Without the end of the text, the longest token before it counts: two quotes are an empty text, and a prefix is a name.
-        Err(_) if multiline => {
-            let empty = if is_bytes { Literal::Bytes(Vec::new()) } else { Literal::String(String::new()) };
+        Err(_) if is_multiline => {
+            let empty = match kind {
+                Quoted::Bytes => Literal::Bytes(Vec::new()),
+                Quoted::String => Literal::String(String::new()),
+            };
             return Some(Ok((Token::Literal(empty), prefix + 2)));
         }
         Err(_) if prefix > 0 => return Some(Ok((Token::Ident(rest[..prefix].to_owned()), prefix))),
@@ -173,26 +200,32 @@ fn quoted(rest: &str) -> Option<Scanned> {
     };
     let length = prefix + open.len() + end + open.len();
     let text = &inner[..end].replace("\r\n", "\n").replace('\r', "\n");
-    let decoded = if is_raw { Ok(text.as_bytes().to_vec()) } else { unescape(text, is_bytes) };
-    let literal = decoded.and_then(|decoded| {
-        if is_bytes {
-            return Ok(Literal::Bytes(decoded));
+    let decoded = match escapes {
+        Escapes::Raw => Ok(text.as_bytes().to_vec()),
+        Escapes::Replaced => unescape(text, kind),
+    };
+    let literal = decoded.and_then(|decoded| match kind {
+        Quoted::Bytes => Ok(Literal::Bytes(decoded)),
+        Quoted::String => {
+            String::from_utf8(decoded).map(Literal::String).map_err(|_| "invalid string literal".to_owned())
         }
-        String::from_utf8(decoded).map(Literal::String).map_err(|_| "invalid string literal".to_owned())
     });
     Some(literal.map(|literal| (Token::Literal(literal), length)).map_err(|why| (why, length)))
 }
 
-/// Returns the offset of the closing quotes, or that of the first character that cannot stand there.
-fn closing(inner: &str, open: &str, is_raw: bool, multiline: bool) -> Result<usize, usize> {
+/// Returns the offset of the quotes `open` that end a text, or that of the first character that cannot stand there. Three quotes may surround
+/// several lines.
+fn closing(inner: &str, open: &str, escapes: Escapes) -> Result<usize, usize> {
     let mut at = 0;
     while let Some(c) = inner[at..].chars().next() {
         if inner[at..].starts_with(open) {
             return Ok(at);
         }
         at += match c {
-            '\\' if !is_raw => 1 + escape(&inner[at + 1..]).map_err(|wrong| at + 1 + wrong)?,
-            '\n' | '\r' if !multiline => return Err(at),
+            '\\' if escapes == Escapes::Replaced => {
+                1 + escape(&inner[at + 1..]).map_err(|wrong| at + 1 + wrong)?
+            }
+            '\n' | '\r' if open.len() == 1 => return Err(at),
             c => c.len_utf8(),
         };
     }
@@ -213,7 +246,8 @@ fn escape(text: &str) -> Result<usize, usize> {
     if digits == count { Ok(1 + count) } else { Err(1 + digits) }
 }
 
-fn unescape(text: &str, is_bytes: bool) -> Result<Vec<u8>, String> {
+/// Replaces the escape sequences of a string or of bytes.
+fn unescape(text: &str, kind: Quoted) -> Result<Vec<u8>, String> {
     let mut out = Vec::with_capacity(text.len());
     let mut characters = text.chars();
     let mut buffer = [0; 4];
@@ -240,18 +274,19 @@ fn unescape(text: &str, is_bytes: bool) -> Result<Vec<u8>, String> {
         }
         let (count, radix, first) = match escape {
             'x' | 'X' => (2, 16, None),
-            'u' if !is_bytes => (4, 16, None),
-            'U' if !is_bytes => (8, 16, None),
+            'u' if kind == Quoted::String => (4, 16, None),
+            'U' if kind == Quoted::String => (8, 16, None),
             '0'..='3' => (2, 8, Some(escape)),
             _ => return Err("unable to unescape string".to_owned()),
         };
         let digits: String = first.into_iter().chain(characters.by_ref().take(count)).collect();
         let code = u32::from_str_radix(&digits, radix).map_err(|_| "unable to unescape string")?;
-        if is_bytes {
-            out.push(u8::try_from(code).map_err(|_| "unable to unescape string")?);
-        } else {
-            let c = char::from_u32(code).ok_or("unable to unescape string")?;
-            out.extend_from_slice(c.encode_utf8(&mut buffer).as_bytes());
+        match kind {
+            Quoted::Bytes => out.push(u8::try_from(code).map_err(|_| "unable to unescape string")?),
+            Quoted::String => {
+                let c = char::from_u32(code).ok_or("unable to unescape string")?;
+                out.extend_from_slice(c.encode_utf8(&mut buffer).as_bytes());
+            }
         }
     }
     Ok(out)

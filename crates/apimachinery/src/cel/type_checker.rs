@@ -2,12 +2,16 @@
 
 use std::collections::BTreeMap;
 
+use super::environment::Environment;
+use super::function_table::ESCAPE_KEY;
+use super::identifier::without_dot;
+use super::issue::Issue;
 use super::message::{self, MessageNode};
 use super::signatures::{self, Resolution};
 use super::syntax_tree::{Expr, Fold, FoldKind, OPTIONAL_PART, SyntaxNode};
 use super::types::Type;
 use super::value::{Literal, Val};
-use super::{Environment, Issue, functions, property_name, text_format, times};
+use super::{functions, property_name, text_format, times};
 
 /// Returns the type of an expression.
 ///
@@ -97,10 +101,14 @@ impl<'a> TypeChecker<'a> {
         match &node.expr {
             Expr::Literal(literal) => of_literal(literal),
             Expr::Ident(name) => self.of_ident(node.at, name),
-            Expr::Select { operand, field, test } => {
+            Expr::Select { operand, field } => {
                 let operand = self.type_of(operand);
-                let of = self.of_field(node.at, &operand, field);
-                if *test { Type::Bool } else { of }
+                self.of_field(node.at, &operand, field)
+            }
+            Expr::Has { operand, field } => {
+                let operand = self.type_of(operand);
+                self.of_field(node.at, &operand, field);
+                Type::Bool
             }
             Expr::And(terms) | Expr::Or(terms) => self.of_terms(terms),
             Expr::List(elements) => self.of_list(elements),
@@ -184,8 +192,7 @@ impl<'a> TypeChecker<'a> {
     }
 
     fn of_ident(&mut self, at: usize, name: &str) -> Type {
-        // A dot at the beginning only says that the name is not relative to a container.
-        let plain = name.strip_prefix('.').unwrap_or(name);
+        let plain = without_dot(name);
         let local = self.locals.iter().rev().find(|(known, _)| known == plain).map(|(_, of)| of);
         if let Some(of) = local.or_else(|| self.environment.type_of(plain)) {
             return of.clone();
@@ -318,8 +325,7 @@ impl<'a> TypeChecker<'a> {
             self.check_time(function, arguments);
         }
         let target = target_type.as_ref();
-        // Only mutations have this function.
-        if function == "jsonpatch.escapeKey" && self.environment.constructs_patches {
+        if function == ESCAPE_KEY && self.environment.constructs_patches {
             return match types.as_slice() {
                 [key] if key.fits(&Type::String) => Type::String,
                 _ => self.no_overload(at, function, None, &types),
@@ -363,28 +369,9 @@ impl<'a> TypeChecker<'a> {
 
     fn of_fold(&mut self, at: usize, fold: &Fold) -> Type {
         let range = self.type_of(&fold.range);
-        let is_optional = matches!(fold.kind, FoldKind::OptMap | FoldKind::OptFlatMap);
-        // Types of the first and the second variable.
-        let (element, second) = match range.clone() {
-            Type::Dyn | Type::Open => (Type::Dyn, Type::Dyn),
-            Type::Optional(value) if is_optional => (*value, Type::Dyn),
-            other if is_optional => {
-                self.no_overload(at, "hasValue", Some(&other), &[]);
-                (self.no_overload(at, "value", Some(&other), &[]), Type::Dyn)
-            }
-            Type::List(element) if fold.second.is_some() => (Type::Int, *element),
-            Type::List(element) => (*element, Type::Dyn),
-            Type::Map(key, value) => (*key, *value),
-            other => {
-                let message = format!(
-                    "expression of type '{other}' cannot be range of a comprehension (must be list, map, or dynamic)"
-                );
-                (self.issue(fold.range.at, message), Type::Dyn)
-            }
-        };
-        let names = fold.second.iter().map(|name| (name.clone(), second.clone()));
+        let (element, second) = self.of_fold_variables(at, fold, range);
         let count = self.locals.len();
-        self.locals.extend(names);
+        self.locals.extend(fold.second.iter().map(|name| (name.clone(), second.clone())));
         self.locals.push((fold.variable.clone(), element.clone()));
         let condition = fold.filter.as_ref().map(|filter| self.type_of(filter));
         let body = self.type_of(&fold.body);
@@ -401,6 +388,28 @@ impl<'a> TypeChecker<'a> {
             },
             FoldKind::OptFlatMap => body,
             FoldKind::Filter | FoldKind::SortBy => Type::List(Box::new(element)),
+        }
+    }
+
+    /// Returns the types of the first and the second variable of a macro over a range of this type.
+    fn of_fold_variables(&mut self, at: usize, fold: &Fold, range: Type) -> (Type, Type) {
+        let is_optional = matches!(fold.kind, FoldKind::OptMap | FoldKind::OptFlatMap);
+        match range {
+            Type::Dyn | Type::Open => (Type::Dyn, Type::Dyn),
+            Type::Optional(value) if is_optional => (*value, Type::Dyn),
+            other if is_optional => {
+                self.no_overload(at, "hasValue", Some(&other), &[]);
+                (self.no_overload(at, "value", Some(&other), &[]), Type::Dyn)
+            }
+            Type::List(element) if fold.second.is_some() => (Type::Int, *element),
+            Type::List(element) => (*element, Type::Dyn),
+            Type::Map(key, value) => (*key, *value),
+            other => {
+                let message = format!(
+                    "expression of type '{other}' cannot be range of a comprehension (must be list, map, or dynamic)"
+                );
+                (self.issue(fold.range.at, message), Type::Dyn)
+            }
         }
     }
 

@@ -113,8 +113,8 @@ impl<'t> CostEstimator<'t> {
                 };
                 SELECTION
             }
-            ExpandedExpr::Select { operand, test: true, .. } => self.cost(*operand),
-            ExpandedExpr::Select { operand, field, .. } => {
+            ExpandedExpr::Has { operand } => self.cost(*operand),
+            ExpandedExpr::Select { operand, field } => {
                 let cost = self.cost(*operand);
                 cost.saturating_add(self.select(id, *operand, field))
             }

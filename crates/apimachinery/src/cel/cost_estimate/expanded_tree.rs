@@ -1,5 +1,6 @@
 //! The tree of an expression as cel-go sees it: macros are loops over a range, with a variable for the result.
 
+use super::super::identifier::without_dot;
 use super::super::signatures;
 use super::super::syntax_tree::{Expr, Fold, FoldKind, OPTIONAL_PART, SyntaxNode};
 use super::super::type_checker::NodeTypes;
@@ -38,10 +39,14 @@ pub(super) struct ExpandedNode<'t> {
 pub(super) enum ExpandedExpr<'t> {
     Literal(&'t Literal),
     Ident(&'t str),
+    /// `operand.field`.
     Select {
         operand: ExpandedId,
         field: &'t str,
-        test: bool,
+    },
+    /// `has(operand.field)`.
+    Has {
+        operand: ExpandedId,
     },
     Call(Box<ExpandedCall<'t>>),
     List(Vec<ExpandedId>),
@@ -131,10 +136,9 @@ impl<'t> Expansion<'t> {
         let of = self.types.of(node);
         let expr = match &node.expr {
             Expr::Literal(literal) => ExpandedExpr::Literal(literal),
-            Expr::Ident(name) => ExpandedExpr::Ident(plain(name)),
-            Expr::Select { operand, field, test } => {
-                ExpandedExpr::Select { operand: self.node(operand), field, test: *test }
-            }
+            Expr::Ident(name) => ExpandedExpr::Ident(without_dot(name)),
+            Expr::Select { operand, field } => ExpandedExpr::Select { operand: self.node(operand), field },
+            Expr::Has { operand, .. } => ExpandedExpr::Has { operand: self.node(operand) },
             Expr::Call { function, target: None, arguments }
                 if function == OPTIONAL_PART && arguments.len() == 1 =>
             {
@@ -233,7 +237,7 @@ impl<'t> Expansion<'t> {
             _ => self.add(of.clone(), ExpandedExpr::List(Vec::new())),
         };
         let condition = self.condition(fold.kind);
-        let variable_type = variable_type(&self.nodes[range].of, fold.second.is_some());
+        let variable_type = variable_type(fold, &self.nodes[range].of);
         let step = self.step(fold, &result_type, variable_type);
         let mut result = self.accumulator(&result_type);
         if fold.kind == FoldKind::ExistsOne {
@@ -252,8 +256,8 @@ impl<'t> Expansion<'t> {
     ) -> ExpandedId {
         let of_loop = Loop {
             range,
-            variable: plain(&fold.variable),
-            second: fold.second.as_deref().map(plain),
+            variable: without_dot(&fold.variable),
+            second: fold.second.as_deref().map(without_dot),
             accumulator: ACCUMULATOR,
             start,
             condition,
@@ -296,14 +300,14 @@ impl<'t> Expansion<'t> {
                 let condition = fold.filter.as_ref().map(|filter| self.node(filter));
                 let mut arguments = vec![self.accumulator(of)];
                 if fold.kind == FoldKind::TransformMap {
-                    arguments.push(self.add(variable_type, ExpandedExpr::Ident(plain(&fold.variable))));
+                    arguments.push(self.add(variable_type, ExpandedExpr::Ident(without_dot(&fold.variable))));
                 }
                 arguments.push(self.node(&fold.body));
                 (condition, self.call(of, "cel.@mapInsert", arguments))
             }
             FoldKind::Filter => {
                 let condition = self.node(&fold.body);
-                let element = self.add(variable_type, ExpandedExpr::Ident(plain(&fold.variable)));
+                let element = self.add(variable_type, ExpandedExpr::Ident(without_dot(&fold.variable)));
                 (Some(condition), self.appended(of, element))
             }
             _ => {
@@ -336,7 +340,7 @@ impl<'t> Expansion<'t> {
         };
         let value = self.member_call(value_type, "value", optional, Vec::new());
         let result = self.node(&fold.body);
-        let variable = plain(&fold.variable);
+        let variable = without_dot(&fold.variable);
         let body_type = self.nodes[result].of.clone();
         let mut mapped = self.add(body_type, ExpandedExpr::Binding { range, variable, value, result });
         if fold.kind == FoldKind::OptMap {
@@ -369,15 +373,10 @@ fn list_of(of: Type) -> Type {
     Type::List(Box::new(of))
 }
 
-/// Returns a name without the dot that a global name may begin with.
-fn plain(name: &str) -> &str {
-    name.strip_prefix('.').unwrap_or(name)
-}
-
 /// Returns the type of the first variable of a loop.
-fn variable_type(range: &Type, has_second: bool) -> Type {
+fn variable_type(fold: &Fold, range: &Type) -> Type {
     match range {
-        Type::List(_) if has_second => Type::Int,
+        Type::List(_) if fold.second.is_some() => Type::Int,
         Type::List(element) => (**element).clone(),
         Type::Map(key, _) => (**key).clone(),
         _ => Type::Dyn,

@@ -17,13 +17,15 @@ mod size_schema;
 mod value_path;
 
 pub(super) use self::definition_costs::{Cardinality, DefinitionCosts};
+pub(super) use self::size_schema::SchemaValues;
 pub use self::size_schema::SizeSchema;
 
 use self::cost_estimator::CostEstimator;
 use self::expanded_tree::ExpandedTree;
+use super::environment::Environment;
+use super::program::parsed;
 use super::syntax_tree::SyntaxNode;
 use super::type_checker::{self, NodeTypes};
-use super::{Environment, parsed};
 
 /// Returns the estimated cost of an expression about a variable with these sizes; `None` if the expression does not compile, or contains
 /// functions that this implementation lacks.

@@ -16,6 +16,15 @@ const DATE_TIME: (u64, u64) = (32, 21);
 /// Bytes of a date in JSON.
 const DATE: u64 = 12;
 
+/// Values that a schema describes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SchemaValues {
+    /// Kubernetes objects. Expressions always see their type and their name.
+    KubernetesObjects,
+    /// Parts of an object.
+    Parts,
+}
+
 /// Sizes of a value and of the values inside it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct SizeSchema {
@@ -63,15 +72,14 @@ impl SizeSchema {
         self
     }
 
-    /// Reads the schema of a custom kind or a part of it; `None` if expressions do not see its values. `is_object_root` says that the values are
-    /// Kubernetes objects, of which expressions always see the type and the name.
-    pub(crate) fn read(schema: &Value, is_object_root: bool) -> Option<Self> {
+    /// Reads the schema of a custom kind or a part of it; `None` if expressions do not see its values.
+    pub(crate) fn read(schema: &Value, values: SchemaValues) -> Option<Self> {
         let limit = |name: &str| schema[name].as_i64().map(|limit| limit.max(0).unsigned_abs());
         let text = |elements: u64, shortest: u64| Self { elements, shortest, ..Self::default() };
         if schema["x-kubernetes-int-or-string"] == true {
             return Some(text(limit("maxLength").map_or(REQUEST - 2, |length| length.saturating_mul(4)), 1));
         }
-        let below = |schema: &Value| Self::read(schema, is_embedded(schema)).map(Arc::new);
+        let below = |schema: &Value| Self::read(schema, SchemaValues::of_part(schema)).map(Arc::new);
         match schema["type"].as_str()? {
             "array" => {
                 let items = below(&schema["items"])?;
@@ -90,7 +98,7 @@ impl SizeSchema {
                     ..Self::default()
                 })
             }
-            "object" => Some(Self::read_object(schema, is_object_root)),
+            "object" => Some(Self::read_object(schema, values)),
             "string" => Some(match schema["format"].as_str() {
                 Some("byte") => text(limit("maxLength").unwrap_or(REQUEST - 2), 2),
                 Some("duration") => text(DURATION.0, DURATION.1),
@@ -107,8 +115,11 @@ impl SizeSchema {
         }
     }
 
-    fn read_object(schema: &Value, is_object_root: bool) -> Self {
-        let replaced = if is_object_root { object_fields(&schema["properties"]) } else { BTreeMap::new() };
+    fn read_object(schema: &Value, values: SchemaValues) -> Self {
+        let replaced = match values {
+            SchemaValues::KubernetesObjects => object_fields(&schema["properties"]),
+            SchemaValues::Parts => BTreeMap::new(),
+        };
         let declared = schema["properties"].as_object().into_iter().flatten();
         let declared = declared.filter(|(name, _)| !replaced.contains_key(name.as_str()));
         let properties = declared.map(|(name, property)| (name.as_str(), property));
@@ -116,7 +127,7 @@ impl SizeSchema {
             schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
         let mut object = Self { shortest: 2, ..Self::default() };
         for (name, property) in properties.chain(replaced.iter().map(|(name, property)| (*name, property))) {
-            let Some(sizes) = Self::read(property, is_embedded(property)) else { continue };
+            let Some(sizes) = Self::read(property, SchemaValues::of_part(property)) else { continue };
             // A field with a default need not be written.
             if required.contains(&name) && property["default"].is_null() {
                 object.shortest += name.len() as u64 + sizes.shortest + 4;
@@ -160,8 +171,11 @@ impl SizeSchema {
     }
 }
 
-fn is_embedded(schema: &Value) -> bool {
-    schema["x-kubernetes-embedded-resource"] == true
+impl SchemaValues {
+    /// Returns the values of a schema inside another one.
+    pub(crate) fn of_part(schema: &Value) -> Self {
+        if schema["x-kubernetes-embedded-resource"] == true { Self::KubernetesObjects } else { Self::Parts }
+    }
 }
 
 /// Returns the length of the longest text of an enumeration, or of the longest that fits into a request.

@@ -10,6 +10,7 @@ mod texts;
 use proptest::prelude::*;
 use serde_json::json;
 
+use super::issue::Issue;
 use super::*;
 
 static PERSON: ObjectType = ObjectType {

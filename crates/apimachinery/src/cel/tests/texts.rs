@@ -1,7 +1,7 @@
 //! Texts and patterns: values, errors and literals as in cel-go.
 
-use super::super::INSTANTIATION;
 use super::{check, evaluated};
+use crate::cel::program::INSTANTIATION;
 
 /// Observed with cel-go 0.26.
 #[test]
