@@ -75,7 +75,7 @@ pub fn subdomain(name: &str) -> Vec<String> {
     checked(name, 253, SUBDOMAIN, |name| name.split('.').all(is_label))
 }
 
-/// Validates an RFC 1123 subdomain whose parts may contain underscores, except at the end.
+/// Validates an RFC 1123 subdomain. Its parts may contain underscores, except at the end.
 #[must_use]
 pub fn underscored_subdomain(name: &str) -> Vec<String> {
     let is_part = |part: &str| {

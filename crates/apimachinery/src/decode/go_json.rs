@@ -193,7 +193,7 @@ impl<'a> Scanner<'a> {
         self.text.len() - self.rest.as_str().len()
     }
 
-    /// Scans a number whose first `read` characters were consumed, `first` being the last of them.
+    /// Scans the rest of a number. Its first `read` characters were consumed; `first` is the last of them.
     fn number(&mut self, first: char, read: usize) -> Scan {
         let start = self.offset() - read;
         if first != '0' {

@@ -1,7 +1,7 @@
 //! JSON texts with the order of fields that Go's encoder has.
 //!
 //! Go's JSON and merge patches keep the text of the parts of an object that the patch does not enter: their fields have the order of the
-//! struct's declaration. Parts that the patch enters are maps, whose keys Go sorts.
+//! struct's declaration. Parts that the patch enters are maps, and Go sorts their keys.
 
 use serde_json::{Map, Value};
 

@@ -46,7 +46,7 @@ impl EmptyCollections {
         self.places.is_empty()
     }
 
-    /// Forgets the places in fields of the object whose name `keep` rejects.
+    /// Forgets the places in those fields of the object that `keep` rejects by their name.
     pub fn retain(&mut self, keep: impl Fn(&str) -> bool) {
         self.places.retain(|place| matches!(place.path.first(), Some(Step::Field(name)) if keep(name)));
     }

@@ -35,7 +35,7 @@ pub struct MetadataRules {
     pub revalidated: usize,
     /// Updates in which the rules of a builtin kind repeat the comparison of the metadata with the old state.
     pub compared: Compared,
-    /// Subresources whose updates repeat the validation too, as `revalidated` says.
+    /// Subresources with updates that repeat the validation too, as `revalidated` says.
     pub revalidated_in: &'static [&'static str],
 }
 

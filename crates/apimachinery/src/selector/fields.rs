@@ -109,7 +109,7 @@ impl FieldSelector {
         self.terms.iter().find(|term| term.equal && term.label == label).map(|term| &*term.value)
     }
 
-    /// Whether the other terms match an object whose selectable fields have these [`values`].
+    /// Whether the other terms match an object with these [`values`] of its selectable fields.
     #[must_use]
     pub fn matches_values(&self, values: &[String]) -> bool {
         self.terms.iter().all(|term| {

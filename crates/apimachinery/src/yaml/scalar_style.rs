@@ -13,9 +13,9 @@ const SIMPLE_KEY: usize = 128;
 /// Rules for the choice of a style.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Rules {
-    /// Those of Go's library: long lines are folded, and characters above U+FFFF are escaped.
+    /// Rules of Go's library: long lines are folded, and characters above U+FFFF are escaped.
     Go,
-    /// Those of files that people read: lines are never folded, and a text of several lines keeps them if possible.
+    /// Rules of files that people read: lines are never folded, and a text of several lines keeps them if possible.
     Handwritten,
 }
 
