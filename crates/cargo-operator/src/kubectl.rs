@@ -75,14 +75,7 @@ pub(crate) async fn forward(
     })?;
     let pod = match server.elects {
         false => None,
-        true => {
-            let leases =
-                answer(context, &["get", "leases", "-n", namespace, "-o", "json"], None, shell).await?;
-            let selector = label_selector_text(&found["spec"]["selector"]);
-            let words = ["get", "pods", "-n", namespace, "-l", &selector, "-o", "name"];
-            let pods = answer(context, &words, None, shell).await?;
-            leader(&serde_json::from_str(&leases).unwrap_or_default(), &pods)
-        }
+        true => leading_pod(context, namespace, &found, shell).await?,
     };
     let target = pod.map_or_else(|| format!("deployment/{name}"), |pod| format!("pod/{pod}"));
     let port = format!(":{}", server.port);
@@ -90,7 +83,8 @@ pub(crate) async fn forward(
         kubectl(context, &["port-forward", "-n", namespace, "--address=127.0.0.1", &target, &port]);
     shell.running(crate::project::display(command.as_std()));
     let mut child = command.kill_on_drop(true).spawn().map_err(|error| absent(&error))?;
-    let mut lines = BufReader::new(child.stdout.take().unwrap_or_else(|| unreachable!("a pipe"))).lines();
+    let output = child.stdout.take().expect("standard output is a pipe");
+    let mut lines = BufReader::new(output).lines();
     let first = timeout(WITHIN, async {
         while let Ok(Some(line)) = lines.next_line().await {
             if let Some(port) = forwarded_port(&line) {
@@ -114,8 +108,8 @@ pub(crate) async fn forward(
         Ok(None) => {
             let mut reason = String::new();
             if let Some(mut errors) = child.stderr.take() {
-                // If this fails, the error below has no reason, but still names the port and the target.
-                let _ = errors.read_to_string(&mut reason).await;
+                // If this fails, or kubectl does not end, the error below has no reason, but still names the port and the target.
+                let _ = timeout(WITHIN, errors.read_to_string(&mut reason)).await;
             }
             Err(Failure::new(format!(
                 "kubectl cannot forward a port to {target} in {namespace}: {}",
@@ -126,6 +120,20 @@ pub(crate) async fn forward(
             Err(Failure::new(format!("kubectl forwarded no port to {target} in {namespace} within 30 s")))
         }
     }
+}
+
+/// The pod of a Deployment that holds a lease; `None` if no pod does.
+async fn leading_pod(
+    context: &str,
+    namespace: &str,
+    deployment: &Value,
+    shell: &Shell,
+) -> Result<Option<String>, Failure> {
+    let leases = answer(context, &["get", "leases", "-n", namespace, "-o", "json"], None, shell).await?;
+    let selector = label_selector_text(&deployment["spec"]["selector"]);
+    let words = ["get", "pods", "-n", namespace, "-l", &selector, "-o", "name"];
+    let pods = answer(context, &words, None, shell).await?;
+    Ok(leader(&serde_json::from_str(&leases).unwrap_or_default(), &pods))
 }
 
 /// Reads output until its end, or until it cannot be read.

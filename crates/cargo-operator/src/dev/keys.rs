@@ -3,7 +3,11 @@
 #[cfg(unix)]
 use std::io::{self, IsTerminal, Read};
 
-use tokio::sync::mpsc::{self, UnboundedReceiver};
+use tokio::sync::mpsc::{self, Receiver};
+
+/// Most keys that wait while the session is busy. Further ones are dropped.
+#[cfg(unix)]
+const WAITING_KEYS: usize = 16;
 
 /// A key with a meaning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,7 +46,7 @@ impl Key {
 
 /// Reads keys. The terminal delivers each at once, without showing it, until this is dropped.
 pub(super) struct Keys {
-    pressed: UnboundedReceiver<u8>,
+    pressed: Receiver<u8>,
     #[cfg(unix)]
     _mode: mode::KeyMode,
 }
@@ -55,14 +59,16 @@ impl Keys {
             return None;
         }
         let mode = mode::KeyMode::begin()?;
-        let (sender, pressed) = mpsc::unbounded_channel();
+        let (sender, pressed) = mpsc::channel(WAITING_KEYS);
         // A read of a terminal cannot be cancelled, so the thread ends with the process, or with the key after the session.
         std::thread::spawn(move || {
             let mut bytes = [0; 64];
             while let Ok(read @ 1..) = io::stdin().read(&mut bytes) {
                 // Arrows and the like are sequences that begin with an escape.
                 let is_letter = bytes[0] != 0x1b;
-                if is_letter && sender.send(bytes[read - 1]).is_err() {
+                if is_letter
+                    && let Err(mpsc::error::TrySendError::Closed(_)) = sender.try_send(bytes[read - 1])
+                {
                     return;
                 }
             }

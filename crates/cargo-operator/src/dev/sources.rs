@@ -18,6 +18,9 @@ use crate::{failure::Failure, write};
 /// Time without a change after which a group of changes is complete: editors write and rename several files.
 const QUIET: Duration = Duration::from_millis(50);
 
+/// Longest time from the first change of a group to its end, for files that a program changes without a pause.
+const LONGEST_GROUP: Duration = Duration::from_secs(1);
+
 /// A group of changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Changed {
@@ -32,6 +35,9 @@ pub(super) struct Changed {
 /// Watches files. Folders are watched, because editors replace files.
 pub(super) struct Sources {
     watcher: RecommendedWatcher,
+    /// Changed files in the watched folders. The queue has no bound: the watcher must not wait, because a call that adds a folder to it
+    /// waits for it, and a change that is left out might be the one to build. The session takes the paths as soon as its current action
+    /// has ended, and keeps those that matter to it.
     events: UnboundedReceiver<PathBuf>,
     watched: BTreeSet<PathBuf>,
     files: WatchedFiles,
@@ -43,8 +49,8 @@ pub(super) struct Sources {
 struct ChangeGroup {
     /// Files in the order of their first change.
     paths: Vec<PathBuf>,
-    /// Time of the latest change; `None` without changes.
-    latest: Option<Instant>,
+    /// Times of the first and the latest change; `None` without changes.
+    times: Option<(Instant, Instant)>,
 }
 
 /// Files that are watched for changes.
@@ -151,7 +157,7 @@ impl Sources {
                 Some(end) => timeout_at(end, self.events.recv()).await,
             };
             match received {
-                Ok(Some(path)) => self.group.add(path, Instant::now()),
+                Ok(Some(path)) => self.take(path, Instant::now()),
                 Ok(None) => return std::future::pending().await,
                 Err(_) => {
                     if let Some(changed) = self.files.judge(&std::mem::take(&mut self.group).paths) {
@@ -161,6 +167,14 @@ impl Sources {
             }
         }
     }
+
+    /// Adds a changed file to the group. Other files of the watched folders, such as a log that is written without a pause, must not
+    /// prolong it.
+    fn take(&mut self, path: PathBuf, now: Instant) {
+        if self.files.contain(&path) {
+            self.group.add(path, now);
+        }
+    }
 }
 
 impl ChangeGroup {
@@ -168,12 +182,13 @@ impl ChangeGroup {
         if !self.paths.contains(&path) {
             self.paths.push(path);
         }
-        self.latest = Some(now);
+        let first = self.times.map_or(now, |(first, _)| first);
+        self.times = Some((first, now));
     }
 
     /// Time at which the group is complete if nothing follows; `None` without changes.
     fn end(&self) -> Option<Instant> {
-        self.latest.map(|latest| latest + QUIET)
+        self.times.map(|(first, latest)| (latest + QUIET).min(first + LONGEST_GROUP))
     }
 }
 
@@ -206,19 +221,26 @@ fn add_folders(folder: &Path, folders: &mut BTreeSet<PathBuf>) {
 }
 
 impl WatchedFiles {
+    /// Whether a change of this file has a consequence.
+    fn contain(&self, path: &Path) -> bool {
+        self.is_code(path) || self.is_sample(path)
+    }
+
+    fn is_code(&self, path: &Path) -> bool {
+        self.code.contains(path) || (self.are_outdated && is_source_of(&self.project, path))
+    }
+
+    fn is_sample(&self, path: &Path) -> bool {
+        is_object_file(path) && self.samples.as_ref().is_some_and(|samples| path.starts_with(samples))
+    }
+
     /// Returns the consequence of changed files; `None` if none of them is watched.
     fn judge(&self, paths: &[PathBuf]) -> Option<Changed> {
-        let is_sample = |path: &&PathBuf| {
-            is_object_file(path) && self.samples.as_ref().is_some_and(|samples| path.starts_with(samples))
-        };
-        let is_code = |path: &&PathBuf| {
-            self.code.contains(*path) || (self.are_outdated && is_source_of(&self.project, path))
-        };
-        let watched: Vec<_> = paths.iter().filter(|path| is_code(path) || is_sample(path)).collect();
+        let watched: Vec<_> = paths.iter().filter(|path| self.contain(path)).collect();
         let first = write::relative(watched.first()?, &self.project);
         Some(Changed {
-            code: paths.iter().any(|path| is_code(&path)),
-            samples: paths.iter().filter(is_sample).cloned().collect(),
+            code: paths.iter().any(|path| self.is_code(path)),
+            samples: paths.iter().filter(|path| self.is_sample(path)).cloned().collect(),
             files: match watched.len() - 1 {
                 0 => first,
                 more => format!("{first} and {more} more"),
@@ -232,7 +254,7 @@ pub(super) fn is_object_file(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "yaml" || extension == "yml" || extension == "json")
 }
 
-/// Whether a file is a Rust file below `src` of the project. Editors write files whose names begin with `.` or `#` beside those.
+/// Whether a file is a Rust file below `src` of the project. Editors write files with names that begin with `.` or `#` beside those.
 fn is_source_of(project: &Path, path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     path.starts_with(project.join("src")) && name.ends_with(".rs") && !name.starts_with(['.', '#'])
@@ -329,6 +351,30 @@ mod tests {
         group.add("b".into(), later);
         group.add("a".into(), later);
         assert_eq!((group.end(), group.paths), (Some(later + QUIET), vec!["a".into(), "b".into()]));
+    }
+
+    /// Otherwise a program that writes a watched file again and again would keep the operator from being built.
+    #[test]
+    fn changes_without_a_pause_end_their_group_after_a_second() {
+        let now = Instant::now();
+        let mut group = ChangeGroup::default();
+        for tick in 0..100 {
+            group.add("a".into(), now + Duration::from_millis(40) * tick);
+        }
+        assert_eq!(group.end(), Some(now + LONGEST_GROUP));
+    }
+
+    /// The folder of the manifest is watched, and programs may write other files there without a pause.
+    #[test]
+    fn files_that_do_not_matter_do_not_prolong_a_group() {
+        let mut sources = Sources::new().expect("a watcher");
+        sources.files.project = "/p".into();
+        sources.files.code = ["/p/Cargo.toml".into()].into();
+        let now = Instant::now();
+        sources.take("/p/Cargo.toml".into(), now);
+        sources.take("/p/log.txt".into(), now + Duration::from_millis(30));
+        assert_eq!(sources.group.end(), Some(now + QUIET));
+        assert_eq!(sources.group.paths, [PathBuf::from("/p/Cargo.toml")]);
     }
 
     #[test]

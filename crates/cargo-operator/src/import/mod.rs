@@ -140,10 +140,9 @@ impl Source {
                 .hint("name an https:// address, or a file"));
             }
             None if source == "-" => {
-                let mut bytes = Vec::new();
-                let read = io::stdin().lock().take(MAX_BYTES).read_to_end(&mut bytes);
-                read.map_err(|error| Failure::new(format!("cannot read standard input: {error}")))?;
-                ("standard input".to_owned(), bytes)
+                let name = "standard input".to_owned();
+                let bytes = read_all(io::stdin().lock(), MAX_BYTES, &name)?;
+                (name, bytes)
             }
             None => (source.clone(), file(&here.join(source), source)?),
         };
@@ -154,23 +153,31 @@ impl Source {
 }
 
 fn file(path: &Path, shown: &str) -> Result<Vec<u8>, Failure> {
-    let size = fs::metadata(path).map(|metadata| metadata.len());
-    match size {
-        Ok(size) if size > MAX_BYTES => {
-            return Err(Failure::new(format!("{shown} has {size} bytes, and at most {MAX_BYTES} are read")));
-        }
-        // The read below reports a file that is missing or cannot be read.
-        Ok(_) | Err(_) => {}
-    }
-    fs::read(path).map_err(|error| {
-        let failure = Failure::new(format!("cannot read {shown}: {error}"));
+    let opened = fs::File::open(path).map_err(|error| {
+        let failure = unreadable(shown, &error);
         match error.kind() {
             io::ErrorKind::NotFound => failure.hint(format!(
                 "name a file or an https:// address, or add --context to read {shown} from a cluster"
             )),
             _ => failure,
         }
-    })
+    });
+    read_all(opened?, MAX_BYTES, shown)
+}
+
+/// Reads to the end. A longer input than `max` bytes is an error: its beginning could be a valid text without some definitions.
+fn read_all(input: impl Read, max: u64, shown: &str) -> Result<Vec<u8>, Failure> {
+    let mut bytes = Vec::new();
+    input.take(max + 1).read_to_end(&mut bytes).map_err(|error| unreadable(shown, &error))?;
+    if bytes.len() as u64 > max {
+        return Err(Failure::new(format!("{shown} has more than {max} bytes, the most that are read"))
+            .hint("save the definition of the kind to a file of its own, and name that"));
+    }
+    Ok(bytes)
+}
+
+fn unreadable(shown: &str, error: &io::Error) -> Failure {
+    Failure::new(format!("cannot read {shown}: {error}"))
 }
 
 /// The parts of a cluster's definition that determine the types.
@@ -334,6 +341,14 @@ impl<'p> ImportedFiles<'p> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The first documents of a longer input would be complete, and the rest would be missing without an error.
+    #[test]
+    fn a_longer_input_is_refused_and_not_cut_off() {
+        assert_eq!(read_all(&b"0123456789"[..], 10, "standard input"), Ok(b"0123456789".to_vec()));
+        let refused = read_all(&b"0123456789\n"[..], 10, "standard input").expect_err("11 bytes");
+        assert_eq!(refused.message, "standard input has more than 10 bytes, the most that are read");
+    }
 
     #[test]
     fn the_definition_of_a_cluster_has_no_state() {
