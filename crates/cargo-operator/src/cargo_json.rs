@@ -82,9 +82,7 @@ impl Package {
         }
         false
     }
-}
 
-impl Package {
     /// Whether the default features enable all of these.
     pub(crate) fn defaults_enable(&self, wanted: &[String]) -> bool {
         let mut enabled = BTreeSet::from(["default"]);

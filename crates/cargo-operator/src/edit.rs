@@ -118,8 +118,8 @@ impl RustFile {
         })
     }
 
-    /// Returns the declarations of `use`, and the names of types of this file, that a piece of it needs: those whose name is a word of
-    /// the piece.
+    /// Returns the declarations of `use`, and the names of types of this file, that a piece of it needs: the names are words of the
+    /// piece.
     #[must_use]
     pub fn needed_by(&self, piece: &str) -> (Vec<String>, Vec<String>) {
         let words: BTreeSet<&str> = piece.split(|c: char| !c.is_alphanumeric() && c != '_').collect();

@@ -255,8 +255,8 @@ impl Selection {
         self.build_with(project, &project.bin, self.build_options(), shell)
     }
 
-    /// Builds the program to print what the one of an image registers, and returns its path. Default features are disabled as in an image,
-    /// unless they enable only what the program `dev` requires: then the libraries are compiled already.
+    /// Builds the program to print the registrations of the program of an image, and returns its path. Default features are disabled as in
+    /// an image, unless they enable only the requirements of the program `dev`: then the libraries are compiled already.
     ///
     /// # Errors
     ///

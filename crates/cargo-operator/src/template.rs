@@ -1,4 +1,4 @@
-//! The template of a new project: the files of a tested operator for the kind Widget, whose names are replaced.
+//! The template of a new project: the files of a tested operator for the kind Widget, with names to replace.
 
 use std::collections::BTreeSet;
 

@@ -2,6 +2,7 @@
 //!
 //! The API server is a process of its own, a copy of the project's program `dev`: this program contains no API server.
 
+mod begin;
 mod cluster;
 mod keys;
 mod operator_log;
@@ -9,11 +10,12 @@ mod process;
 mod rendered;
 mod samples;
 mod session;
+mod session_folder;
+mod session_messages;
 mod sources;
 mod target;
 
 use std::{
-    net::{Ipv4Addr, SocketAddr, TcpListener},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -21,18 +23,16 @@ use std::{
 use clap::Args;
 use tokio::{
     task::JoinSet,
-    time::{Duration, Instant, sleep_until},
+    time::{Instant, sleep_until},
 };
 
 use self::{
-    cluster::{ChosenCluster, Cluster},
     keys::{Key, Keys},
     operator_log::LogLine,
     process::{OperatorEvent, Running},
     rendered::Rendered,
     samples::{Choice, Samples},
-    session::{PORT_IN_USE, Session, check_folder, counted},
-    sources::{Changed, Sources, file_time},
+    sources::{Changed, Sources},
     target::Target,
 };
 use crate::{
@@ -41,7 +41,6 @@ use crate::{
     failure::Failure,
     project::{Project, Selection},
     shell::Shell,
-    write,
 };
 
 /// Arguments of `cargo operator dev`.
@@ -133,126 +132,6 @@ enum Event {
 }
 
 impl Development {
-    /// Checks the arguments, builds the operator and the program of the server, starts a server that knows its kinds, and starts it there.
-    async fn begin(
-        arguments: &Dev,
-        project: Arc<Project>,
-        more: &[String],
-        shell: Shell,
-    ) -> Result<Self, Failure> {
-        if let Some(samples) = arguments.samples.as_ref().filter(|path| !project.folder.join(path).exists()) {
-            return Err(Failure::usage(format!(
-                "--samples {}: there is no such file or folder",
-                samples.display()
-            ))
-            .hint(format!("name one below {}", project.folder.display())));
-        }
-        let folder = project.folder.join("target/operator");
-        let cluster = match &arguments.on {
-            Some(context) => Some(ChosenCluster::choose(context, &project, shell).await?),
-            None => {
-                check_folder(&folder)?;
-                check_port(arguments.port)?;
-                project.check_session()?;
-                None
-            }
-        };
-        let (began, began_at) = (Instant::now(), file_time());
-        let (program, target, flags, rendered, build) = match cluster {
-            Some(cluster) => {
-                let program = arguments.selection.build(&project, &shell)?;
-                let build = began.elapsed();
-                let flags = Cluster::flags(more);
-                let rendered = Rendered::by(&program, &flags).await?;
-                let cluster = cluster.connect(&project, &rendered, &folder).await?;
-                (program, Target::Cluster(cluster), flags, rendered, build)
-            }
-            None => {
-                let (program, server) = arguments.selection.build_with_session(&project, &shell)?;
-                let build = began.elapsed();
-                let mut session = Session::begin(&server, &folder, more).await?;
-                let flags = session.flags().to_vec();
-                match start_server(arguments, &mut session, &program, &folder, &shell).await {
-                    Ok(rendered) => (program, Target::Own(Box::new(session)), flags, rendered, build),
-                    Err(failure) => {
-                        session.end().await;
-                        return Err(failure);
-                    }
-                }
-            }
-        };
-        let samples = match (&arguments.samples, &arguments.on) {
-            (Some(samples), _) => Some(project.folder.join(samples)),
-            (None, None) => Some(project.folder.join("samples")),
-            (None, Some(_)) => None,
-        };
-        let mut dev = Self {
-            project,
-            selection: arguments.selection.clone(),
-            samples,
-            sample_state: Samples::default(),
-            flags,
-            shell,
-            target,
-            sources: Sources::new()?,
-            keys: Keys::listen(),
-            operator: None,
-            builds: JoinSet::new(),
-            build_began: began,
-            first_runs: JoinSet::new(),
-            is_stale: false,
-        };
-        match dev.first_start(arguments, &program, &rendered, build).await {
-            Ok(()) => {
-                if let Some(file) = dev.sources.saved_since(began_at) {
-                    dev.shell.status("Changed", file);
-                    dev.build();
-                }
-                Ok(dev)
-            }
-            Err(failure) => {
-                dev.end().await;
-                Err(failure)
-            }
-        }
-    }
-
-    /// Installs the definitions and rights of a program that was built within `build`, and starts it.
-    async fn first_start(
-        &mut self,
-        arguments: &Dev,
-        program: &Path,
-        rendered: &Rendered,
-        build: Duration,
-    ) -> Result<(), Failure> {
-        self.sources.follow(&self.project.folder, program, self.samples.as_deref())?;
-        self.target.install(rendered).await?;
-        let definitions = match rendered.definitions.len() {
-            1 => "1 definition".to_owned(),
-            count => format!("{count} definitions"),
-        };
-        let user = self.target.user();
-        let rights = if user.is_empty() { String::new() } else { format!(" and the rights of {user}") };
-        self.shell.status(
-            "Installed",
-            format_args!("{definitions}{rights} (built in {:.1} s)", build.as_secs_f64()),
-        );
-        self.start(program)?;
-        if let Some(page) = self.target.publish().await? {
-            self.shell.status("Explain", &page);
-            if arguments.open {
-                browser::open(&page, &self.shell);
-            }
-        }
-        if self.samples.as_ref().is_some_and(|samples| samples.exists()) {
-            self.apply_samples(Choice::All).await;
-        }
-        if self.keys.is_some() {
-            self.shell.note("Keys", Key::HELP);
-        }
-        Ok(())
-    }
-
     /// Handles events, until the user quits.
     async fn serve(&mut self) -> Result<(), Failure> {
         loop {
@@ -490,36 +369,4 @@ impl Development {
         let _ = self.stop().await;
         self.target.end().await;
     }
-}
-
-/// Asks the operator for its definitions and rights, and starts the API server, with the objects of the previous session unless `--reset`
-/// deletes them.
-async fn start_server(
-    arguments: &Dev,
-    session: &mut Session,
-    program: &Path,
-    folder: &Path,
-    shell: &Shell,
-) -> Result<Rendered, Failure> {
-    let rendered = Rendered::by(program, session.flags()).await?;
-    let previous = if arguments.reset { "delete" } else { "restore" };
-    let started = session.start(folder, arguments.port, previous, &rendered).await?;
-    let kubeconfig = write::relative(&started.kubeconfig, here().as_deref().unwrap_or(folder));
-    let before = counted(&started.objects);
-    let kept = if before.is_empty() { String::new() } else { format!(", {before} from before") };
-    shell.status("API server", format_args!("{}{kept}   export KUBECONFIG={kubeconfig}", started.url));
-    Ok(rendered)
-}
-
-/// Checks that no other program uses the port, before the operator is built. 0 is any free port.
-fn check_port(port: u16) -> Result<(), Failure> {
-    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-    match TcpListener::bind(address) {
-        Ok(_) => Ok(()),
-        Err(error) => Err(Failure::new(format!("cannot listen on {address}: {error}")).hint(PORT_IN_USE)),
-    }
-}
-
-fn here() -> Option<PathBuf> {
-    std::env::current_dir().ok()
 }

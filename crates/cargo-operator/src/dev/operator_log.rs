@@ -221,7 +221,7 @@ mod tests {
                 format!(r#""message":"Reconciler error","error":"conflict","retryAfter":"5ms",{SPAN}"#),
                 "DEBUG guestbook default/sample: Reconciler error error=conflict retryAfter=5ms",
             ),
-            // A controller whose requests are no objects.
+            // A controller of requests that are no objects.
             (
                 "ERROR",
                 r#""message":"Reconciler error","error":"no luck","span":{"controller":"numbers","request":"(1, \"x\")","name":"reconcile"}"#

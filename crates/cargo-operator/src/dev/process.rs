@@ -77,7 +77,7 @@ impl Running {
     ) -> Result<Self, Failure> {
         let mut command = Command::new(program);
         command.arg("run").arg("--kubeconfig").arg(kubeconfig).args(flags);
-        // The session prints what happens; the user's own log lines would be lost among those of the library.
+        // The session prints a line for each change; the user's own log lines would be lost among those of the library.
         let has_flag = |names: &[&str]| {
             flags.iter().any(|flag| names.contains(&flag.split('=').next().unwrap_or_default()))
         };

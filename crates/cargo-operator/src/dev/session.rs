@@ -3,8 +3,6 @@
 //! Requests and messages are lines of JSON. Their forms are in `kube-envtest`, `dev/session_protocol.rs`.
 
 use std::{
-    fs::{self, File, TryLockError},
-    io,
     path::{Path, PathBuf},
     process::Stdio,
 };
@@ -12,14 +10,21 @@ use std::{
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::{
-    io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
+    io::{AsyncWriteExt, BufReader},
     process::{Child, ChildStdin, Command},
-    sync::mpsc::{self, Receiver, Sender},
+    sync::mpsc::{self, Receiver},
     task::JoinSet,
     time::{Duration, timeout},
 };
 
-use super::{operator_log::FailedReconcile, rendered::Rendered};
+use super::{
+    operator_log::FailedReconcile,
+    rendered::Rendered,
+    session_folder::{copy_into, in_use},
+    session_messages::{
+        Applied, Done, Flags, Installed, Message, Published, Started, WAITING_LINES, read_messages,
+    },
+};
 use crate::{ask, failure::Failure};
 
 /// Schema of the messages that this program reads and writes.
@@ -28,20 +33,11 @@ const SCHEMA: &str = "operator-session/v2";
 /// Variable of the environment that asks the program for a session.
 const VARIABLE: &str = "OPERATOR_SESSION";
 
-/// Time within which the program says that it has a session. It takes milliseconds. Another program may run forever.
+/// Time within which the program must send its greeting. A program with sessions takes milliseconds; another one may never send it.
 const HELLO: Duration = Duration::from_secs(10);
 
-/// Time within which the program ends after its input.
+/// Time within which the program must end after its input was closed.
 const END: Duration = Duration::from_secs(5);
-
-/// Longest message. A longer line is printed in parts, as output of the user's program.
-const MAX_MESSAGE: u64 = 1 << 20;
-
-/// Lines about objects that wait to be printed. Beyond it they are counted and left out.
-const WAITING_LINES: usize = 1024;
-
-/// File in the folder of a session that the program `dev` locks as long as it holds the session.
-const LOCK: &str = "session.lock";
 
 /// Hint for a port that is in use.
 pub(super) const PORT_IN_USE: &str =
@@ -60,72 +56,10 @@ pub(super) struct Session {
     reader: JoinSet<()>,
     /// Flags with which the operator runs.
     flags: Vec<String>,
+    /// Kubeconfig with which the operator connects. Empty before [`Session::start`].
     operator_kubeconfig: PathBuf,
+    /// User name of the operator. Empty before [`Session::install`].
     user: String,
-}
-
-/// The API server of a session that has started.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct Started {
-    /// Address of the API server.
-    pub(super) url: String,
-    /// Objects of the operator's kinds that the previous session has left.
-    pub(super) objects: Vec<KindCount>,
-    /// Path of the administrator's kubeconfig.
-    pub(super) kubeconfig: PathBuf,
-    operator_kubeconfig: PathBuf,
-}
-
-/// Number of stored objects of a kind.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-pub(super) struct KindCount {
-    /// Name of one object, such as `guestbook`.
-    singular: String,
-    /// Name of several objects, such as `guestbooks`.
-    plural: String,
-    count: usize,
-}
-
-/// A message of the program.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(rename_all = "camelCase")]
-enum Message {
-    Hello {
-        schema: String,
-        #[serde(default)]
-        library: String,
-    },
-    Line(String),
-    Answer(Value),
-    Error {
-        kind: String,
-        message: String,
-    },
-}
-
-#[derive(Deserialize)]
-struct Flags {
-    words: Vec<String>,
-}
-
-#[derive(Deserialize)]
-struct Installed {
-    user: String,
-}
-
-#[derive(Deserialize)]
-struct Applied {
-    applied: usize,
-}
-
-/// The answer to a request that has no result.
-#[derive(Deserialize)]
-struct Done {}
-
-#[derive(Deserialize)]
-struct Published {
-    page: Option<String>,
 }
 
 impl Session {
@@ -134,7 +68,7 @@ impl Session {
     pub(super) async fn begin(program: &Path, folder: &Path, more: &[String]) -> Result<Self, Failure> {
         let copy = copy_into(folder, program)
             .map_err(|error| Failure::new(format!("cannot copy {}: {error}", program.display())))?;
-        // A program without sessions would run the operator: it finds no cluster.
+        // A program without sessions would run the operator. Offline it finds no cluster, so it changes nothing.
         let mut command = Command::from(ask::offline(&copy));
         command.env(VARIABLE, SCHEMA).stdin(Stdio::piped()).stdout(Stdio::piped());
         // Ctrl-C is for this process, which lets the operator finish before it ends the session.
@@ -149,9 +83,17 @@ impl Session {
         let (reply, replies) = mpsc::channel(1);
         let (line, lines) = mpsc::channel(WAITING_LINES);
         let mut reader = JoinSet::new();
-        reader.spawn(read(BufReader::new(output), reply, line));
-        let (flags, operator_kubeconfig, user) = (Vec::new(), PathBuf::new(), String::new());
-        let mut session = Self { child, input, replies, lines, reader, flags, operator_kubeconfig, user };
+        reader.spawn(read_messages(BufReader::new(output), reply, line));
+        let mut session = Self {
+            child,
+            input,
+            replies,
+            lines,
+            reader,
+            flags: Vec::new(),
+            operator_kubeconfig: PathBuf::new(),
+            user: String::new(),
+        };
         if let Err(failure) = session.greet(HELLO).await {
             session.kill().await;
             return Err(failure);
@@ -211,8 +153,8 @@ impl Session {
         Ok(())
     }
 
-    /// Announces the start of another program of the operator, after the end of the program before. The API server calls the webhooks of
-    /// its Services, and forgets those of other Services.
+    /// Announces the start of another program of the operator, after the end of the previous one. From then on the API server calls
+    /// the webhooks of the new program's Services only.
     pub(super) async fn starting(&mut self, rendered: &Rendered) -> Result<(), Failure> {
         let request = json!({ "request": "starting", "services": rendered.services });
         let Done {} = self.request(&request).await?;
@@ -270,7 +212,7 @@ impl Session {
 
     /// Closes the input of the process, and waits until it has ended. Kills it if it still runs after five seconds.
     pub(super) async fn end(self) {
-        // Until its end the process may print.
+        // The reader is kept until then, because the process may print before it ends.
         let Self { mut child, input, reader: _reader, .. } = self;
         drop(input);
         if timeout(END, child.wait()).await.is_err() {
@@ -290,7 +232,7 @@ impl Session {
         let unknown = |reason: &str| {
             Failure::new(format!("the API server of the session answered in an unknown form: {reason}"))
         };
-        // An error means that the process has ended, and there is no reply.
+        // A failed write means that the process has ended. Then there is no reply, and `ended` reports it.
         let _ = self.input.write_all(line.as_bytes()).await;
         match self.replies.recv().await {
             Some(Message::Answer(answer)) => {
@@ -312,43 +254,6 @@ impl Session {
         Failure::new(format!("the API server of the session ended ({status})"))
             .hint("start cargo operator dev again: the objects are kept")
     }
-}
-
-/// `2 guestbooks, 1 photo`; empty without objects.
-pub(super) fn counted(counts: &[KindCount]) -> String {
-    let named = counts.iter().map(|KindCount { singular, plural, count }| {
-        format!("{count} {}", if *count == 1 { singular } else { plural })
-    });
-    named.collect::<Vec<_>>().join(", ")
-}
-
-/// Checks that no session uses the folder, before anything is built. The program `dev` checks it again, by the lock that it takes.
-pub(super) fn check_folder(folder: &Path) -> Result<(), Failure> {
-    // There is no such file before the first session. Whether the folder can be used at all shows later.
-    let Ok(file) = File::open(folder.join(LOCK)) else { return Ok(()) };
-    match file.try_lock_shared() {
-        Err(TryLockError::WouldBlock) => Err(in_use()),
-        Ok(()) | Err(TryLockError::Error(_)) => Ok(()),
-    }
-}
-
-/// The failure if another session of the project runs: that of `cargo operator dev`, or of the program `dev` alone.
-fn in_use() -> Failure {
-    Failure::new("another session of this project runs, which began with cargo operator dev or cargo run")
-        .hint("end it first, with Ctrl-C in its terminal")
-}
-
-/// Copies a program, and returns the path of the copy. A process that runs an earlier copy keeps its own.
-fn copy_into(folder: &Path, program: &Path) -> io::Result<PathBuf> {
-    fs::create_dir_all(folder)?;
-    let copy = folder.join(format!("dev{}", std::env::consts::EXE_SUFFIX));
-    let new = folder.join(format!("dev-{}.new", std::process::id()));
-    let copied = fs::copy(program, &new).and_then(|_| fs::rename(&new, &copy));
-    if copied.is_err() {
-        // There may be no such file.
-        let _ = fs::remove_file(&new);
-    }
-    copied.map(|()| copy)
 }
 
 /// A path in JSON.
@@ -375,38 +280,9 @@ fn refused(kind: &str, message: String) -> Failure {
         "listen" => failure.hint(PORT_IN_USE),
         "inUse" => in_use(),
         "dataFile" => {
-            failure.hint("begin with an empty server: --reset deletes the objects of the session before")
+            failure.hint("begin with an empty server: --reset deletes the objects of the previous session")
         }
         _ => failure,
-    }
-}
-
-/// Reads the output of a session: replies, and lines to print. Lines that nothing takes are left out and counted. A line that is no
-/// message was printed by the user's program, and is printed as it is.
-async fn read(mut output: impl AsyncBufRead + Unpin, replies: Sender<Message>, lines: Sender<String>) {
-    let mut left_out = 0_u64;
-    loop {
-        let mut line = Vec::new();
-        match (&mut output).take(MAX_MESSAGE).read_until(b'\n', &mut line).await {
-            Ok(1..) => {}
-            _ => return,
-        }
-        let text = match serde_json::from_slice(&line) {
-            Ok(Message::Line(text)) => format!("    {text}"),
-            Ok(reply) => {
-                if replies.send(reply).await.is_err() {
-                    return;
-                }
-                continue;
-            }
-            Err(_) => String::from_utf8_lossy(&line).trim_end().to_owned(),
-        };
-        if left_out > 0 && lines.try_send(format!("    ({left_out} lines were left out)")).is_ok() {
-            left_out = 0;
-        }
-        if lines.try_send(text).is_err() {
-            left_out += 1;
-        }
     }
 }
 
@@ -418,8 +294,8 @@ mod tests {
     async fn begin(script: &str) -> Result<Session, Failure> {
         let folder = tempfile::tempdir().expect("a folder");
         let program = folder.path().join("program");
-        fs::write(&program, format!("#!/bin/sh\n{script}\n")).expect("a file");
-        fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).expect("a file");
+        std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755))
             .expect("a program");
         Session::begin(&program, &folder.path().join("operator"), &[]).await
     }
@@ -447,7 +323,7 @@ mod tests {
         }
     }
 
-    /// What a program without sessions prints is in the error.
+    /// The error quotes the first line that a program without sessions prints.
     #[tokio::test]
     async fn a_program_that_says_nothing_is_named_after_a_while() {
         for (script, reason) in [
@@ -464,7 +340,7 @@ mod tests {
             let (line, mut lines) = mpsc::channel(WAITING_LINES);
             let output = BufReader::new(child.stdout.take().expect("a pipe"));
             let mut reader = JoinSet::new();
-            reader.spawn(read(output, reply, line));
+            reader.spawn(read_messages(output, reply, line));
             let printed = match reason.contains("nothing") {
                 true => None,
                 false => lines.recv().await,
@@ -475,9 +351,16 @@ mod tests {
                 again.send(printed).await.expect("room");
             }
             let input = child.stdin.take().expect("a pipe");
-            let (flags, operator_kubeconfig, user) = (Vec::new(), PathBuf::new(), String::new());
-            let mut session =
-                Session { child, input, replies, lines, reader, flags, operator_kubeconfig, user };
+            let mut session = Session {
+                child,
+                input,
+                replies,
+                lines,
+                reader,
+                flags: Vec::new(),
+                operator_kubeconfig: PathBuf::new(),
+                user: String::new(),
+            };
             let failure = session.greet(Duration::ZERO).await.expect_err("no greeting");
             assert!(failure.message.ends_with(reason), "{}", failure.message);
             session.end().await;
@@ -529,82 +412,5 @@ mod tests {
         }
         let ended = session.next_line().await.expect_err("it ended");
         assert_eq!(ended.message, "the API server of the session ended (exit status: 4)");
-    }
-
-    /// Another session may have left objects of several kinds: each is named, because no other objects are counted.
-    #[test]
-    fn objects_of_the_previous_session_are_named() {
-        for (answer, expected) in [
-            ("[]", ""),
-            (r#"[{"singular":"photo","plural":"photos","count":1}]"#, "1 photo"),
-            (
-                r#"[{"singular":"dnspolicy","plural":"dnspolicies","count":12},{"singular":"photo","plural":"photos","count":1}]"#,
-                "12 dnspolicies, 1 photo",
-            ),
-        ] {
-            let counts: Vec<KindCount> = serde_json::from_str(answer).expect("counts");
-            assert_eq!(counted(&counts), expected);
-        }
-    }
-
-    /// Lines that are not printed in time do not stop the API server.
-    #[tokio::test]
-    async fn lines_beyond_the_queue_are_counted() {
-        let (reply, mut replies) = mpsc::channel(1);
-        let (line, mut lines) = mpsc::channel(2);
-        let mut output = String::new();
-        for number in 0..5 {
-            output += &format!("{{\"line\":\"{number}\"}}\n");
-        }
-        output += "{\"answer\":{}}\n{\"line\":\"last\"}\n";
-        // The answer arrives although nothing has taken the lines.
-        read(output.as_bytes(), reply, line).await;
-        assert_eq!(replies.recv().await, Some(Message::Answer(json!({}))));
-        assert_eq!(lines.recv().await.as_deref(), Some("    0"));
-        assert_eq!(lines.recv().await.as_deref(), Some("    1"));
-        assert_eq!(lines.recv().await, None);
-
-        let (reply, mut replies) = mpsc::channel(1);
-        let (line, mut lines) = mpsc::channel(1);
-        let (mut writer, output) = tokio::io::duplex(1024);
-        let mut reader = JoinSet::new();
-        reader.spawn(read(BufReader::new(output), reply, line));
-        writer
-            .write_all(b"{\"line\":\"0\"}\n{\"line\":\"1\"}\n{\"line\":\"2\"}\n{\"answer\":{}}\n")
-            .await
-            .expect("room");
-        replies.recv().await.expect("an answer");
-        assert_eq!(lines.recv().await.as_deref(), Some("    0"));
-        writer.write_all(b"{\"line\":\"3\"}\n{\"answer\":{}}\n").await.expect("room");
-        replies.recv().await.expect("an answer");
-        assert_eq!(lines.recv().await.as_deref(), Some("    (2 lines were left out)"));
-        drop(writer);
-        reader.join_next().await.expect("a task").expect("it ends");
-    }
-
-    #[test]
-    fn a_folder_in_use_is_recognized_by_its_lock() {
-        let folder = tempfile::tempdir().expect("a folder");
-        assert_eq!(check_folder(&folder.path().join("missing")), Ok(()));
-        let lock = File::create(folder.path().join(LOCK)).expect("a file");
-        assert_eq!(check_folder(folder.path()), Ok(()), "an earlier session has left the file");
-        lock.lock().expect("a lock");
-        assert_eq!(check_folder(folder.path()), Err(in_use()));
-        drop(lock);
-        assert_eq!(check_folder(folder.path()), Ok(()));
-    }
-
-    #[test]
-    fn a_copy_replaces_the_earlier_one() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let (program, operator) = (folder.path().join("dev-program"), folder.path().join("a/operator"));
-        for text in ["one", "two"] {
-            fs::write(&program, text).expect("a file");
-            let copy = copy_into(&operator, &program).expect("a copy");
-            assert_eq!(fs::read_to_string(&copy).expect("text"), text);
-        }
-        assert_eq!(fs::read_dir(&operator).expect("a folder").count(), 1);
-        assert!(copy_into(&operator, &folder.path().join("missing")).is_err());
-        assert_eq!(fs::read_dir(&operator).expect("a folder").count(), 1);
     }
 }

@@ -18,7 +18,7 @@ const REQUESTS: usize = 100;
 pub(crate) struct FirstRuns {
     /// Number of reconciles.
     runs: u64,
-    /// Requests whose latest reconcile failed.
+    /// Requests with a failed latest reconcile.
     failing: usize,
 }
 

@@ -194,7 +194,7 @@ impl Changes {
                 return Err(failure);
             }
         }
-        // Updates what the new requirements need, and writes nothing if it fails.
+        // Updates the packages that the new requirements need, and writes nothing if it fails.
         let mut lock = Command::new(cargo());
         lock.args(["update", "--workspace"]).current_dir(folder).stdin(Stdio::null());
         if arguments.offline {

@@ -179,7 +179,7 @@ fn a_retry_needs_a_right_of_its_own() {
     );
 }
 
-/// A folder with the package and a kubectl that knows operator `album`, whose pod `album-5c-x2` leads. Its forwarding of a port ends
+/// A folder with the package and a kubectl that knows operator `album` with its leader, the pod `album-5c-x2`. Its forwarding of a port ends
 /// with these commands.
 fn with_kubectl(port: u16, forwarding: &str) -> (tempfile::TempDir, String) {
     let folder = package();

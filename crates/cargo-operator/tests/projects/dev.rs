@@ -322,7 +322,7 @@ pub(crate) fn the_operator_follows_its_sources(projects: &Projects) {
         killed.wait_for_end();
     }
 
-    // A session whose API server has ended ends.
+    // A session ends after its API server has ended.
     let mut session = Session::start(projects.operator_command("dev", "album"));
     session.wait_for("Applied 3 objects from samples");
     kill_process(api_server(&folder), Signal::KILL).expect("the signal is sent");

@@ -1,0 +1,221 @@
+//! The begin of `cargo operator dev`: checks, the first build, an API server that knows the operator's kinds, and the operator on it.
+
+use std::{
+    net::{Ipv4Addr, SocketAddr, TcpListener},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use tokio::{
+    task::JoinSet,
+    time::{Duration, Instant},
+};
+
+use super::{
+    Dev, Development,
+    cluster::{ChosenCluster, Cluster},
+    keys::{Key, Keys},
+    rendered::Rendered,
+    samples::{Choice, Samples},
+    session::{PORT_IN_USE, Session},
+    session_folder::check_folder,
+    session_messages::counted,
+    sources::{Sources, file_time},
+    target::Target,
+};
+use crate::{browser, failure::Failure, project::Project, shell::Shell, write};
+
+/// The first program of the operator, and the API server for it.
+struct FirstBuild {
+    program: PathBuf,
+    rendered: Rendered,
+    /// Flags with which the operator runs.
+    flags: Vec<String>,
+    target: Target,
+    /// Time at which the build began.
+    began: Instant,
+    /// Duration of the build.
+    duration: Duration,
+}
+
+impl Development {
+    /// Checks the arguments, builds the operator and the program of the server, starts a server that knows its kinds, and starts it there.
+    pub(super) async fn begin(
+        arguments: &Dev,
+        project: Arc<Project>,
+        more: &[String],
+        shell: Shell,
+    ) -> Result<Self, Failure> {
+        check_samples(arguments, &project)?;
+        let folder = project.folder.join("target/operator");
+        // Files that are saved after this time are not, or not surely, in the first build.
+        let (first, began_at) = match &arguments.on {
+            Some(context) => {
+                let cluster = ChosenCluster::choose(context, &project, shell).await?;
+                let began_at = file_time();
+                (on_cluster(arguments, cluster, &project, &folder, more, shell).await?, began_at)
+            }
+            None => {
+                check_folder(&folder)?;
+                check_port(arguments.port)?;
+                project.check_session()?;
+                let began_at = file_time();
+                (on_own_server(arguments, &project, &folder, more, shell).await?, began_at)
+            }
+        };
+        let samples = match (&arguments.samples, &arguments.on) {
+            (Some(samples), _) => Some(project.folder.join(samples)),
+            (None, None) => Some(project.folder.join("samples")),
+            (None, Some(_)) => None,
+        };
+        let FirstBuild { program, rendered, flags, target, began, duration } = first;
+        let mut dev = Self {
+            project,
+            selection: arguments.selection.clone(),
+            samples,
+            sample_state: Samples::default(),
+            flags,
+            shell,
+            target,
+            sources: Sources::new()?,
+            keys: Keys::listen(),
+            operator: None,
+            builds: JoinSet::new(),
+            build_began: began,
+            first_runs: JoinSet::new(),
+            is_stale: false,
+        };
+        match dev.first_start(arguments, &program, &rendered, duration).await {
+            Ok(()) => {
+                if let Some(file) = dev.sources.saved_since(began_at) {
+                    dev.shell.status("Changed", file);
+                    dev.build();
+                }
+                Ok(dev)
+            }
+            Err(failure) => {
+                dev.end().await;
+                Err(failure)
+            }
+        }
+    }
+
+    /// Installs the definitions and rights of a program that was built within `build`, and starts it.
+    async fn first_start(
+        &mut self,
+        arguments: &Dev,
+        program: &Path,
+        rendered: &Rendered,
+        build: Duration,
+    ) -> Result<(), Failure> {
+        self.sources.follow(&self.project.folder, program, self.samples.as_deref())?;
+        self.target.install(rendered).await?;
+        let definitions = match rendered.definitions.len() {
+            1 => "1 definition".to_owned(),
+            count => format!("{count} definitions"),
+        };
+        let user = self.target.user();
+        let rights = if user.is_empty() { String::new() } else { format!(" and the rights of {user}") };
+        self.shell.status(
+            "Installed",
+            format_args!("{definitions}{rights} (built in {:.1} s)", build.as_secs_f64()),
+        );
+        self.start(program)?;
+        if let Some(page) = self.target.publish().await? {
+            self.shell.status("Explain", &page);
+            if arguments.open {
+                browser::open(&page, &self.shell);
+            }
+        }
+        if self.samples.as_ref().is_some_and(|samples| samples.exists()) {
+            self.apply_samples(Choice::All).await;
+        }
+        if self.keys.is_some() {
+            self.shell.note("Keys", Key::HELP);
+        }
+        Ok(())
+    }
+}
+
+/// Checks that the samples that the user has named exist.
+fn check_samples(arguments: &Dev, project: &Project) -> Result<(), Failure> {
+    match &arguments.samples {
+        Some(path) if !project.folder.join(path).exists() => {
+            Err(Failure::usage(format!("--samples {}: there is no such file or folder", path.display()))
+                .hint(format!("name one below {}", project.folder.display())))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Builds the operator, and connects to a cluster.
+async fn on_cluster(
+    arguments: &Dev,
+    cluster: ChosenCluster,
+    project: &Project,
+    folder: &Path,
+    more: &[String],
+    shell: Shell,
+) -> Result<FirstBuild, Failure> {
+    let began = Instant::now();
+    let program = arguments.selection.build(project, &shell)?;
+    let duration = began.elapsed();
+    let flags = Cluster::flags(more);
+    let rendered = Rendered::by(&program, &flags).await?;
+    let target = Target::Cluster(cluster.connect(project, &rendered, folder).await?);
+    Ok(FirstBuild { program, rendered, flags, target, began, duration })
+}
+
+/// Builds the operator and the program `dev`, and starts the API server of a session.
+async fn on_own_server(
+    arguments: &Dev,
+    project: &Project,
+    folder: &Path,
+    more: &[String],
+    shell: Shell,
+) -> Result<FirstBuild, Failure> {
+    let began = Instant::now();
+    let (program, server) = arguments.selection.build_with_session(project, &shell)?;
+    let duration = began.elapsed();
+    let mut session = Session::begin(&server, folder, more).await?;
+    match start_server(arguments, &mut session, &program, folder, &shell).await {
+        Ok(rendered) => {
+            let flags = session.flags().to_vec();
+            let target = Target::Own(Box::new(session));
+            Ok(FirstBuild { program, rendered, flags, target, began, duration })
+        }
+        Err(failure) => {
+            session.end().await;
+            Err(failure)
+        }
+    }
+}
+
+/// Asks the operator for its definitions and rights, and starts the API server, with the objects of the previous session unless `--reset`
+/// deletes them.
+async fn start_server(
+    arguments: &Dev,
+    session: &mut Session,
+    program: &Path,
+    folder: &Path,
+    shell: &Shell,
+) -> Result<Rendered, Failure> {
+    let rendered = Rendered::by(program, session.flags()).await?;
+    let previous = if arguments.reset { "delete" } else { "restore" };
+    let started = session.start(folder, arguments.port, previous, &rendered).await?;
+    let here = std::env::current_dir();
+    let kubeconfig = write::relative(&started.kubeconfig, here.as_deref().unwrap_or(folder));
+    let before = counted(&started.objects);
+    let kept = if before.is_empty() { String::new() } else { format!(", {before} from before") };
+    shell.status("API server", format_args!("{}{kept}   export KUBECONFIG={kubeconfig}", started.url));
+    Ok(rendered)
+}
+
+/// Checks that no other program uses the port, before the operator is built. 0 is any free port.
+fn check_port(port: u16) -> Result<(), Failure> {
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    match TcpListener::bind(address) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(Failure::new(format!("cannot listen on {address}: {error}")).hint(PORT_IN_USE)),
+    }
+}
