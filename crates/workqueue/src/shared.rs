@@ -180,9 +180,7 @@ impl<'q, K> Registration<'q, K> {
             list.leave(ticket);
         }
     }
-}
 
-impl<'q, K> Registration<'q, K> {
     pub(crate) fn poll_item(&mut self, cx: &mut Context<'_>) -> Poll<Option<Item<'q, K>>> {
         loop {
             match self.poll_once(cx.waker()) {

@@ -43,8 +43,14 @@ pub(crate) enum Fifos {
 }
 
 impl Fifos {
-    pub(crate) fn new(fair: bool) -> Self {
-        if fair { Self::Fair(Box::new(Flows::new())) } else { Self::Plain([Fifo::EMPTY; _]) }
+    /// One list per priority.
+    pub(crate) fn plain() -> Self {
+        Self::Plain([Fifo::EMPTY; _])
+    }
+
+    /// One list per priority and flow.
+    pub(crate) fn fair() -> Self {
+        Self::Fair(Box::new(Flows::new()))
     }
 
     /// Adds an entry to a flow. Returns the number of the flow.

@@ -45,6 +45,7 @@ use crate::options::Options;
 use crate::snapshot::{KeySnapshot, KeyState, Waiting};
 use crate::{Gauges, Metrics, Priority};
 use entry::{Again, Entry, State};
+use flows::Fifos;
 use index::Index;
 use loan::{Lender, Terms};
 use order::Order;
@@ -103,12 +104,13 @@ pub(crate) enum Taken<K> {
 
 impl<K> Core<K> {
     pub(crate) fn new(options: Options<K>, epoch: Instant) -> Self {
+        let fifos = if options.flow_of.is_some() { Fifos::fair() } else { Fifos::plain() };
         Self {
             slab: Slab::new(),
             lender: Lender::new(),
             index: Index::new(),
             hasher: DefaultHashBuilder::default(),
-            order: Order::new(options.ageing, options.flow_of.is_some()),
+            order: Order::new(options.ageing, fifos),
             recovery: Recovery::default(),
             offered: None,
             offer_again: Timestamp::START,

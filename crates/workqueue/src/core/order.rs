@@ -42,9 +42,9 @@ fn class(priority: Priority) -> usize {
 }
 
 impl Order {
-    pub(crate) fn new(ageing: Ageing, fair: bool) -> Self {
+    pub(crate) fn new(ageing: Ageing, fifos: Fifos) -> Self {
         Self {
-            fifos: Fifos::new(fair),
+            fifos,
             ready: [0; _],
             waiting: Heap::new(),
             held: Heap::new(),
