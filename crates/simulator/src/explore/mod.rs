@@ -1,5 +1,6 @@
 //! Search: the order in which plans are tried, and the report.
 
+mod combined_plans;
 mod environment;
 mod finding;
 pub(crate) mod jobs;

@@ -1,23 +1,20 @@
-//! Plans of each strategy, made from the run without faults.
+//! Plans of each strategy, made from the run without faults. [`combined_plans`](super::combined_plans) has those of several deviations.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Strategy;
+use super::{
+    Strategy,
+    combined_plans::{pairs, random},
+};
 use crate::{
     names::{OPERATOR, is_replica, process_of, stream_of},
-    plan::{ACTIONS, Deviation, DeviationKind, OWN_WRITE, Place, Plan, Refusal, Restart, STEP, Until},
+    plan::{ACTIONS, Deviation, DeviationKind, Place, Plan, Refusal, Restart, STEP, Until},
     run::{ArrivedLine, Outcome, Write},
     trace::Action,
 };
 
 /// Number of orders that are drawn.
 const ORDERS: u32 = 12;
-
-/// Number of writes after a crash at which the operator crashes again.
-const CRASHES_AGAIN: u32 = 3;
-
-/// Largest number of deviations of a random plan.
-const MOST_AT_RANDOM: usize = 4;
 
 /// Properties of a simulation that limit its plans.
 #[derive(Debug, Clone, Copy)]
@@ -85,7 +82,7 @@ fn in_turn(queues: Vec<Vec<Plan>>) -> Vec<Plan> {
     }
 }
 
-fn of_strategy(reference: &Outcome, extent: Extent, strategy: Strategy) -> Vec<Plan> {
+pub(super) fn of_strategy(reference: &Outcome, extent: Extent, strategy: Strategy) -> Vec<Plan> {
     let Outcome { writes, lines, .. } = reference;
     let single = |deviations: Vec<Deviation>| deviations.into_iter().map(Plan::of).collect();
     match strategy {
@@ -112,7 +109,7 @@ fn from(line: &ArrivedLine, what: DeviationKind) -> Deviation {
 
 /// Crashes at each state of the world that the operator can leave behind: after each visible write; before a write if something else
 /// has changed the world since the operator's last write; and while the world is quiet. Crashes with a restart at once come first.
-fn crashes(writes: &[Write], steps: usize) -> Vec<Deviation> {
+pub(super) fn crashes(writes: &[Write], steps: usize) -> Vec<Deviation> {
     let with = |restart: Restart| {
         writes.iter().enumerate().flat_map(move |(place, write)| {
             let has_restart = restart == Restart::AtOnce || write.step < steps;
@@ -149,7 +146,7 @@ fn of_active(lines: &[ArrivedLine]) -> Vec<&ArrivedLine> {
 
 /// Holds from each line on. A state can be skipped only if there is a later line about the object, and a hold until the next step needs
 /// a next step.
-fn staleness(lines: &[ArrivedLine], steps: usize) -> Vec<Deviation> {
+pub(super) fn staleness(lines: &[ArrivedLine], steps: usize) -> Vec<Deviation> {
     let lines = of_active(lines);
     let streams: BTreeSet<String> = lines.iter().map(|line| stream_of(&line.line)).collect();
     let of_streams = [DeviationKind::Apart, DeviationKind::Late].into_iter().flat_map(|what| {
@@ -302,66 +299,8 @@ fn failovers(reference: &Outcome, steps: usize) -> Vec<Plan> {
     plans
 }
 
-/// Pairs of crashes, and of a crash and late lines about the same object.
-fn pairs(reference: &Outcome, extent: Extent, strategies: &[Strategy]) -> Vec<Plan> {
-    let mut plans = Vec::new();
-    let has = |strategy| strategies.contains(&strategy);
-    if !has(Strategy::Crashes) {
-        return plans;
-    }
-    let during_steps = crashes(&reference.writes, extent.steps)
-        .into_iter()
-        .filter(|crash| !crash.what.reaches_over_a_step());
-    for crash in during_steps {
-        let again =
-            |number| Deviation { what: DeviationKind::CrashAgain, call: OWN_WRITE.to_owned(), number };
-        plans.extend(
-            (1..=CRASHES_AGAIN).map(|number| Plan { deviations: vec![crash.clone(), again(number)] }),
-        );
-    }
-    if !has(Strategy::Staleness) {
-        return plans;
-    }
-    let key = |name: &str| name.split(' ').nth(2).unwrap_or_default().to_owned();
-    let late = staleness(&reference.lines, extent.steps);
-    for crash in crashes(&reference.writes, extent.steps) {
-        let same = late.iter().filter(|late| {
-            // Calls name objects with generated names by the prefix, lines by the whole name.
-            let (one, other) = (key(&crash.call), key(&late.call));
-            let prefix = one.strip_suffix('*');
-            !one.is_empty() && prefix.map_or(one == other, |prefix| other.starts_with(prefix))
-        });
-        plans.extend(same.map(|late| Plan { deviations: vec![late.clone(), crash.clone()] }));
-    }
-    plans
-}
-
-/// Random plans: each draws which strategies it uses, and then deviations of them.
-fn random(reference: &Outcome, extent: Extent, seed: u64, runs: usize) -> Vec<Plan> {
-    let mut random = fastrand::Rng::with_seed(seed);
-    let pools: Vec<Vec<Plan>> = Strategy::SWEEPS
-        .into_iter()
-        .map(|strategy| of_strategy(reference, extent, strategy))
-        .filter(|pool| !pool.is_empty())
-        .collect();
-    let mut plan = || {
-        let mut used: Vec<&Vec<Plan>> = pools.iter().filter(|_| random.bool()).collect();
-        if used.is_empty() {
-            used.extend(pools.first());
-        }
-        let mut deviations: Vec<Deviation> = Vec::new();
-        for _ in 0..random.usize(2..=MOST_AT_RANDOM) {
-            let Some(pool) = random.choice(&used) else { break };
-            let more = random.choice(pool.iter()).map(|plan| plan.deviations.clone()).unwrap_or_default();
-            deviations.extend(more.into_iter().filter(|one| !deviations.contains(one)).collect::<Vec<_>>());
-        }
-        Plan { deviations }
-    };
-    (0..runs).map(|_| plan()).filter(|plan| !plan.deviations.is_empty()).collect()
-}
-
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use tokio::time::Duration;
 
     use super::*;
@@ -370,26 +309,27 @@ mod tests {
         trace::Entry,
     };
 
-    fn write(call: &str, step: usize, is_visible: bool, is_after_others: bool) -> Write {
-        Write { call: call.to_owned(), number: 1, step, is_visible, is_after_others }
+    /// A write that changes something, while no other request runs.
+    pub(in crate::explore) fn write(call: &str, step: usize) -> Write {
+        Write { call: call.to_owned(), number: 1, step, is_visible: true, is_after_others: false }
     }
 
-    fn line(line: &str, step: usize) -> ArrivedLine {
+    pub(in crate::explore) fn line(line: &str, step: usize) -> ArrivedLine {
         ArrivedLine { line: line.to_owned(), number: 1, step }
     }
 
-    fn texts(plans: &[Plan]) -> Vec<String> {
+    pub(in crate::explore) fn texts(plans: &[Plan]) -> Vec<String> {
         plans.iter().map(|plan| plan.to_string().trim().replace('\n', "; ")).collect()
     }
 
-    const EXTENT: Extent = Extent { steps: 1, replicas: 1, depth: 1 };
+    pub(in crate::explore) const EXTENT: Extent = Extent { steps: 1, replicas: 1, depth: 1 };
 
     #[test]
     fn crashes_are_tried_once_for_each_world() {
         let writes = [
-            write("create a x", 1, true, true),
-            write("apply b x", 1, false, false),
-            write("apply c x", 2, true, true),
+            Write { is_after_others: true, ..write("create a x", 1) },
+            Write { is_visible: false, ..write("apply b x", 1) },
+            Write { is_after_others: true, ..write("apply c x", 2) },
         ];
         let plans: Vec<String> = crashes(&writes, 2).iter().map(ToString::to_string).collect();
         assert_eq!(
@@ -409,7 +349,7 @@ mod tests {
 
     #[test]
     fn an_operator_is_down_during_each_step() {
-        let writes = [write("create a x", 1, true, true)];
+        let writes = [Write { is_after_others: true, ..write("create a x", 1) }];
         let plans: Vec<String> = down_during_a_step(&writes, 3).map(|crash| crash.to_string()).collect();
         assert_eq!(plans, ["crash at rest, restart after the next step, after step #2"]);
     }
@@ -417,11 +357,11 @@ mod tests {
     #[test]
     fn an_outage_is_tried_once_in_each_step_for_each_resource_and_remote_system() {
         let writes = [
-            write("apply configmaps a/x", 1, false, false),
-            write("apply configmaps a/y", 1, true, false),
-            write("apply configmaps/status a/y", 1, true, false),
-            write("create bucket at cloud x", 1, true, false),
-            write("apply configmaps a/x", 2, true, false),
+            Write { is_visible: false, ..write("apply configmaps a/x", 1) },
+            write("apply configmaps a/y", 1),
+            write("apply configmaps/status a/y", 1),
+            write("create bucket at cloud x", 1),
+            write("apply configmaps a/x", 2),
         ];
         let plans: Vec<String> = outages(&writes).map(|outage| outage.to_string()).collect();
         assert_eq!(
@@ -442,7 +382,7 @@ mod tests {
         let began = |label: &str| Action::ReconcileBegan { actor, label: label.to_owned() };
         let with = |actions: &[&Action]| {
             let entry = |action: &&Action| Entry { at: Duration::ZERO, action: (*action).clone() };
-            let writes = vec![write("apply a x", 1, true, false), write("apply b x", 2, true, false)];
+            let writes = vec![write("apply a x", 1), write("apply b x", 2)];
             Outcome { writes, trace: actions.iter().map(entry).collect(), ..Outcome::default() }
         };
         let delays = |reference: &Outcome| {
@@ -464,7 +404,7 @@ mod tests {
 
     #[test]
     fn strategies_take_turns() {
-        let writes = vec![write("create a x", 1, true, false), write("apply b x", 1, true, false)];
+        let writes = vec![write("create a x", 1), write("apply b x", 1)];
         let reference = Outcome { writes, ..Outcome::default() };
         let plans = plans(&reference, EXTENT, &[Strategy::Crashes, Strategy::LostAnswers]);
         assert_eq!(
@@ -508,9 +448,7 @@ mod tests {
             "add at dns a y",
             "add at cloud a",
         ];
-        let all = calls.map(|call| Plan {
-            deviations: vec![at(&write(call, 1, true, false), DeviationKind::LoseAnswer)],
-        });
+        let all = calls.map(|call| Plan { deviations: vec![at(&write(call, 1), DeviationKind::LoseAnswer)] });
         let texts = texts(&new_kinds_first(all.into()));
         let sorted = [
             "create a n/x",
@@ -529,40 +467,5 @@ mod tests {
     fn lines_of_another_program_are_delayed_whatever_its_name() {
         let stale = staleness(&[line("dbs ADDED a/x to operator-x", 1)], 1);
         assert!(stale.iter().any(|deviation| deviation.call == "dbs ADDED a/x to operator-x"), "{stale:?}");
-    }
-
-    #[test]
-    fn pairs_share_an_object_and_random_plans_repeat() {
-        let writes = vec![write("create a n/x", 1, true, false), write("create b n/y", 1, true, false)];
-        let lines = vec![line("a ADDED n/x", 1)];
-        let reference = Outcome { writes, lines, ..Outcome::default() };
-        let extent = Extent { depth: 2, ..EXTENT };
-        let both = pairs(&reference, extent, &[Strategy::Crashes, Strategy::Staleness]);
-        let is_again = |plan: &Plan| plan.deviations[1].what == DeviationKind::CrashAgain;
-        let (again, late): (Vec<Plan>, Vec<Plan>) = both.into_iter().partition(is_again);
-        assert!(
-            !late.is_empty() && late.iter().all(|plan| plan.deviations[1].call == "create a n/x"),
-            "{late:?}"
-        );
-        assert_eq!(pairs(&reference, extent, &[Strategy::Crashes]), again);
-        assert_eq!(
-            texts(&again)[..2],
-            [
-                "crash before create a n/x #1; crash again after its write #1",
-                "crash before create a n/x #1; crash again after its write #2",
-            ]
-        );
-        let generated = Outcome {
-            writes: vec![write("create a n/x-*", 1, true, false)],
-            lines: vec![line("a ADDED n/x-f7k2p", 1), line("a ADDED n/y-f7k2p", 1)],
-            ..Outcome::default()
-        };
-        let mut late = pairs(&generated, extent, &[Strategy::Crashes, Strategy::Staleness]);
-        late.retain(|plan| !is_again(plan));
-        assert!(!late.is_empty());
-        assert!(late.iter().all(|plan| plan.deviations[0].call == "a ADDED n/x-f7k2p"), "{late:?}");
-        let drawn = |seed| random(&reference, EXTENT, seed, 20);
-        assert_eq!(drawn(1), drawn(1));
-        assert!(drawn(1) != drawn(2) && drawn(1).iter().any(|plan| plan.deviations.len() > 1));
     }
 }

@@ -43,7 +43,8 @@ impl Run<'_> {
         loop {
             self.settle(&mut step).await?;
             self.take_news()?;
-            self.take_lines()?;
+            self.take_lines();
+            self.take_reconciles()?;
             self.note_leads();
             self.note_blocked();
             if self.look_at_processes()? {
@@ -57,25 +58,10 @@ impl Run<'_> {
                 self.collect(&mut step).await?;
                 continue;
             }
-            if let Some(Attempt { result: Some(result), name, .. }) = &step {
-                if let Err(reason) = result {
-                    return Err(End::StepFailed { step: name.clone(), reason: reason.clone() });
-                }
-                self.log(Action::StepDone(name.clone()));
-                self.unrest_since = Instant::now();
-                step = None;
-                self.step_runs = false;
-                self.early_step_ends();
-                self.restart_after_step()?;
+            if self.end_step(&mut step)? {
                 continue;
             }
-            self.most_at_once = self.most_at_once.max(self.at_once);
-            if self.at_once > self.limits.at_once()
-                || self.most_calls_at_once > SAME_CALLS_AT_ONCE
-                || self.trace.len() > ACTIONS
-            {
-                return Err(End::Loop { actions: self.last_actions() });
-            }
+            self.check_limits()?;
             let next = steps.get(self.begun);
             if let Some(next) = next.filter(|_| step.is_none() && self.is_early_step_due()) {
                 self.early_step_begins();
@@ -124,6 +110,30 @@ impl Run<'_> {
             }
             self.pass_time(&mut step).await;
         }
+    }
+
+    /// Ends the run if its actions follow each other without end.
+    fn check_limits(&mut self) -> Result<(), End> {
+        self.most_at_once = self.most_at_once.max(self.at_once);
+        let is_endless = self.at_once > self.limits.at_once()
+            || self.most_calls_at_once > SAME_CALLS_AT_ONCE
+            || self.trace.len() > ACTIONS;
+        if is_endless { Err(End::Loop { actions: self.last_actions() }) } else { Ok(()) }
+    }
+
+    /// Ends the step, if its attempt has a result, and returns whether it did.
+    fn end_step(&mut self, step: &mut Option<Attempt>) -> Result<bool, End> {
+        let Some(Attempt { result: Some(result), name, .. }) = &*step else { return Ok(false) };
+        if let Err(reason) = result {
+            return Err(End::StepFailed { step: name.clone(), reason: reason.clone() });
+        }
+        self.log(Action::StepDone(name.clone()));
+        self.unrest_since = Instant::now();
+        *step = None;
+        self.step_runs = false;
+        self.early_step_ends();
+        self.restart_after_step()?;
+        Ok(true)
     }
 
     fn begin_step(&mut self, step: &Step) -> Attempt {

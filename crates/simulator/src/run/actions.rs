@@ -7,6 +7,7 @@ use tokio::time::{Duration, Instant};
 
 use super::{
     Run,
+    crash_point::CrashPlace,
     holds::HoldEnd,
     outcome::{End, Write},
 };
@@ -48,8 +49,18 @@ pub(super) struct DueAnswer {
     pub(super) caller: Actor,
     /// Whether the garbage collector acts first.
     collects: bool,
-    /// How the answer is lost.
+    /// The deviation that loses the answer; `None` if it is delivered.
     lost: Option<DeviationKind>,
+}
+
+/// Effect of the deviations at a call on its turn.
+enum CallDeviation {
+    /// The call is carried out.
+    None,
+    /// The call is refused.
+    Refused(Refusal),
+    /// The call is not carried out now: its process has crashed or is paused, or other actions come first.
+    Postponed,
 }
 
 /// A process that is cut off from the world for a while.
@@ -86,91 +97,23 @@ impl Run<'_> {
         }
     }
 
+    /// Carries out a call, unless a deviation of the plan prevents that or delays it.
     async fn carry_out(&mut self, seen: Seen) -> Result<(), End> {
         let Seen { id, actor, name } = &seen;
+        self.count_call(name);
         let mut refusal = None;
-        // Objects with generated names share a name.
-        if !name.key.ends_with('*') && !name.key.is_empty() {
-            let calls = self.calls_at_once.entry(Arc::clone(name)).or_default();
-            *calls += 1;
-            self.most_calls_at_once = self.most_calls_at_once.max(*calls);
-        }
         if actor.is_operator() && name.is_write() {
-            let call = name.to_string();
-            // A call that was held or paused keeps the number of its first turn.
-            let number = match self.numbers.get(id) {
-                Some(number) => *number,
-                None => {
-                    let count = self.counts.entry(call.clone()).or_default();
-                    *count += 1;
-                    self.numbers.insert(*id, *count);
-                    *count
-                }
-            };
+            let number = self.number_of(&seen);
             // At the calls before which `crashes` in `explore/strategies.rs` crashes the operator.
             if self.writes.is_empty() || self.others_changed {
-                self.note_crash_point(&call, number, false);
+                self.note_crash_point(CrashPlace { call: name.to_string(), number, is_carried_out: false });
             }
-            while let Some(deviation) = self.deviation(&call, number) {
-                match deviation.what {
-                    DeviationKind::CrashBefore(restart) => {
-                        self.crash(*actor, &format!("before it sends: {name}"), restart).await;
-                        return Ok(());
-                    }
-                    DeviationKind::CrashAfter(_)
-                    | DeviationKind::LoseAnswer
-                    | DeviationKind::LoseAnswerAndEvents
-                    | DeviationKind::CollectAfter => self.note_due(&seen, deviation),
-                    DeviationKind::Refuse(_) if refusal.is_some() => self.missed.push(deviation),
-                    DeviationKind::Refuse(how) => refusal = Some(how),
-                    DeviationKind::Outage => {
-                        let how = format!("{} this on", DeviationKind::Outage);
-                        self.log(Action::Refused { actor: *actor, name: Arc::clone(name), how });
-                        let (actor, until) = (*actor, Instant::now() + OUTAGE);
-                        self.outage = Some(Outage { actor, target: resource(name).to_owned(), until });
-                    }
-                    // After a delay and a pause the hub offers the call again: it has not been taken from there.
-                    DeviationKind::StepBefore | DeviationKind::StepAround | DeviationKind::Delay => {
-                        self.delay(&seen, deviation);
-                        return Ok(());
-                    }
-                    DeviationKind::Pause(seconds) => {
-                        self.pause(*actor, Duration::from_secs(seconds.into()));
-                        return Ok(());
-                    }
-                    DeviationKind::CutOff => {
-                        // The request is on its way, so it arrives even if the process dies meanwhile.
-                        self.hub.make_zombie(*id);
-                        self.pause(*actor, CUT_OFF);
-                        return Ok(());
-                    }
-                    // These do not happen at calls.
-                    DeviationKind::CrashAgain
-                    | DeviationKind::Hold(_)
-                    | DeviationKind::Relist(_)
-                    | DeviationKind::Apart
-                    | DeviationKind::Late
-                    | DeviationKind::CrashAtRest(_)
-                    | DeviationKind::Shuffle => {}
-                }
+            match self.deviate(&seen, number).await {
+                CallDeviation::Postponed => return Ok(()),
+                CallDeviation::Refused(how) => refusal = Some(how),
+                CallDeviation::None => {}
             }
-            if self.crashes_again(*actor) {
-                let due = DueAnswer { caller: *actor, collects: false, lost: None };
-                self.due
-                    .entry(*id)
-                    .or_insert(due)
-                    .lost
-                    .get_or_insert(DeviationKind::CrashAfter(Restart::AtOnce));
-            }
-            let write = Write {
-                call,
-                number,
-                step: self.begun,
-                is_visible: false,
-                is_after_others: std::mem::take(&mut self.others_changed),
-            };
-            self.written.insert(*id, self.writes.len());
-            self.writes.push(write);
+            self.record_write(&seen, number);
         }
         let is_out = self.outage.as_ref().is_some_and(|outage| outage.concerns(*actor, name));
         let order = match refusal {
@@ -192,6 +135,98 @@ impl Run<'_> {
         }
         while self.working.try_join_next().is_some() {}
         Ok(())
+    }
+
+    /// Counts a call about an object without time passing. Objects with generated names share a name, and are not counted.
+    fn count_call(&mut self, name: &Arc<CallName>) {
+        if !name.key.ends_with('*') && !name.key.is_empty() {
+            let calls = self.calls_at_once.entry(Arc::clone(name)).or_default();
+            *calls += 1;
+            self.most_calls_at_once = self.most_calls_at_once.max(*calls);
+        }
+    }
+
+    /// Number of a write among those with its name. A call that was held or paused keeps the number of its first turn.
+    fn number_of(&mut self, seen: &Seen) -> u32 {
+        if let Some(number) = self.numbers.get(&seen.id) {
+            return *number;
+        }
+        let count = self.counts.entry(seen.name.to_string()).or_default();
+        *count += 1;
+        self.numbers.insert(seen.id, *count);
+        *count
+    }
+
+    /// Takes the deviations at a write out of the plan. Those that happen when the answer is due are noted.
+    async fn deviate(&mut self, seen: &Seen, number: u32) -> CallDeviation {
+        let Seen { id, actor, name } = seen;
+        let call = name.to_string();
+        let mut taken = CallDeviation::None;
+        while let Some(deviation) = self.deviation(&call, number) {
+            match deviation.what {
+                DeviationKind::CrashBefore(restart) => {
+                    self.crash(*actor, &format!("before it sends: {name}"), restart).await;
+                    return CallDeviation::Postponed;
+                }
+                DeviationKind::CrashAfter(_)
+                | DeviationKind::LoseAnswer
+                | DeviationKind::LoseAnswerAndEvents
+                | DeviationKind::CollectAfter => self.note_due(seen, deviation),
+                DeviationKind::Refuse(how) => match taken {
+                    CallDeviation::Refused(_) => self.missed.push(deviation),
+                    _ => taken = CallDeviation::Refused(how),
+                },
+                DeviationKind::Outage => {
+                    let how = format!("{} this on", DeviationKind::Outage);
+                    self.log(Action::Refused { actor: *actor, name: Arc::clone(name), how });
+                    let until = Instant::now() + OUTAGE;
+                    self.outage = Some(Outage { actor: *actor, target: resource(name).to_owned(), until });
+                }
+                // After a delay and a pause the hub offers the call again: it has not been taken from there.
+                DeviationKind::StepBefore | DeviationKind::StepAround | DeviationKind::Delay => {
+                    self.delay(seen, deviation);
+                    return CallDeviation::Postponed;
+                }
+                DeviationKind::Pause(seconds) => {
+                    self.pause(*actor, Duration::from_secs(seconds.into()));
+                    return CallDeviation::Postponed;
+                }
+                DeviationKind::CutOff => {
+                    // The request is on its way, so it arrives even if the process dies meanwhile.
+                    self.hub.make_zombie(*id);
+                    self.pause(*actor, CUT_OFF);
+                    return CallDeviation::Postponed;
+                }
+                // These do not happen at calls.
+                DeviationKind::CrashAgain
+                | DeviationKind::Hold(_)
+                | DeviationKind::Relist(_)
+                | DeviationKind::Apart
+                | DeviationKind::Late
+                | DeviationKind::CrashAtRest(_)
+                | DeviationKind::Shuffle => {}
+            }
+        }
+        taken
+    }
+
+    /// Records a write that is carried out now.
+    fn record_write(&mut self, seen: &Seen, number: u32) {
+        let Seen { id, actor, name } = seen;
+        if self.crashes_again(*actor) {
+            let due = DueAnswer { caller: *actor, collects: false, lost: None };
+            let due = self.due.entry(*id).or_insert(due);
+            due.lost.get_or_insert(DeviationKind::CrashAfter(Restart::AtOnce));
+        }
+        let write = Write {
+            call: name.to_string(),
+            number,
+            step: self.begun,
+            is_visible: false,
+            is_after_others: std::mem::take(&mut self.others_changed),
+        };
+        self.written.insert(*id, self.writes.len());
+        self.writes.push(write);
     }
 
     /// Prepares a deviation that happens when the answer of a call is due. An answer is lost once, and is preceded by one collection.
@@ -244,8 +279,8 @@ impl Run<'_> {
         self.numbers.remove(&id);
         if let Some(write) = written.and_then(|place| self.writes.get(place)).filter(|write| write.is_visible)
         {
-            let (call, number) = (write.call.clone(), write.number);
-            self.note_crash_point(&call, number, true);
+            let place = CrashPlace { call: write.call.clone(), number: write.number, is_carried_out: true };
+            self.note_crash_point(place);
         }
         if self.due.get_mut(&id).is_some_and(|due| std::mem::take(&mut due.collects)) {
             // The answer is held back until the collector has acted.

@@ -35,9 +35,10 @@ pub(crate) type CrashPoints = BTreeMap<CrashPlace, CrashPoint>;
 /// Place of a crash.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct CrashPlace {
-    call: String,
-    number: u32,
-    is_carried_out: bool,
+    pub(super) call: String,
+    pub(super) number: u32,
+    /// Whether the process crashes after its call is carried out, before it is answered.
+    pub(super) is_carried_out: bool,
 }
 
 #[cfg(test)]
@@ -105,7 +106,7 @@ pub(super) fn can_be_copied(definition: &Definition) -> bool {
 
 impl Run<'_> {
     /// Copies the state of the world before a call is carried out, or before it is answered.
-    pub(super) fn note_crash_point(&mut self, call: &str, number: u32, is_carried_out: bool) {
+    pub(super) fn note_crash_point(&mut self, place: CrashPlace) {
         let Some(points) = self.crash_points.as_ref() else { return };
         let truth = self.truth.lock();
         let is_full = points.len() >= POINTS || points.len() * truth.objects.len() >= OBJECTS;
@@ -133,7 +134,6 @@ impl Run<'_> {
             most_calls_at_once: self.most_calls_at_once,
         };
         drop(truth);
-        let place = CrashPlace { call: call.to_owned(), number, is_carried_out };
         if let Some(points) = &mut self.crash_points {
             points.insert(place, point);
         }

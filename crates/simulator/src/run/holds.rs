@@ -24,7 +24,7 @@ const ERRORS: usize = 3;
 /// Lines that a process receives when a hold ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum HoldEnd {
-    /// Those that were held back.
+    /// The lines that were held back.
     Delivers,
     /// The end of the watch with 410, in place of the lines.
     Relists,
@@ -62,8 +62,8 @@ impl Run<'_> {
         });
     }
 
-    /// Moves arrived lines and reconciles into the trace, and counts them for the holds.
-    pub(super) fn take_lines(&mut self) -> Result<(), End> {
+    /// Records the lines that have arrived, counts them for the holds, and begins the holds and relists at them.
+    pub(super) fn take_lines(&mut self) {
         for (line, number) in self.hub.take_arrived() {
             if !self.holds.is_empty() {
                 let stream = stream_of(&line);
@@ -94,21 +94,17 @@ impl Run<'_> {
             }
             self.lines.push(ArrivedLine { line, number, step: self.begun });
         }
+    }
+
+    /// Moves reconciles that began into the trace, and counts those that ended for the holds.
+    ///
+    /// # Errors
+    ///
+    /// A reconcile panicked, or two reconciles of one request are in progress.
+    pub(super) fn take_reconciles(&mut self) -> Result<(), End> {
         for reconcile in self.reconciles.take() {
             match reconcile {
-                Reconcile::Began { controller, label } => {
-                    let actor = self.actor_of(&controller);
-                    // Controllers of different programs may have the same name.
-                    let open = self.open.entry((controller.clone(), label.clone())).or_default();
-                    *open += 1;
-                    let open = *open;
-                    if open > 1 && open > self.most_open(&controller) && self.is_of_one_program(&controller) {
-                        self.log(Action::ReconcileBegan { actor, label: label.clone() });
-                        let request = label.strip_prefix(&controller).unwrap_or(&label).trim().to_owned();
-                        return Err(End::Overlap { controller, request });
-                    }
-                    self.log(Action::ReconcileBegan { actor, label });
-                }
+                Reconcile::Began { controller, label } => self.reconcile_began(controller, label)?,
                 Reconcile::Ended { controller, label } => {
                     let request = (controller.clone(), label);
                     if let Some(open) = self.open.get_mut(&request) {
@@ -135,6 +131,20 @@ impl Run<'_> {
                     self.errors.drain(..excess);
                 }
             }
+        }
+        Ok(())
+    }
+
+    fn reconcile_began(&mut self, controller: String, label: String) -> Result<(), End> {
+        let actor = self.actor_of(&controller);
+        let open = self.open.entry((controller.clone(), label.clone())).or_default();
+        *open += 1;
+        let open = *open;
+        self.log(Action::ReconcileBegan { actor, label: label.clone() });
+        // Controllers of different programs may have the same name, and each replica may have a controller without leader election.
+        if open > 1 && open > self.most_open(&controller) && self.is_of_one_program(&controller) {
+            let request = label.strip_prefix(&controller).unwrap_or(&label).trim().to_owned();
+            return Err(End::Overlap { controller, request });
         }
         Ok(())
     }

@@ -56,7 +56,7 @@ impl Reconciler for Quorums {
                     api.delete(&old.name_any(), &DeleteParams::default()).await?;
                 }
                 Variant::Twin => {
-                    // What the cache does not know yet must not be overlooked.
+                    // An object that the cache does not know yet must not be overlooked.
                     for pod in &pods {
                         let now = cx.client().get(&crate::task::key::<Pod>(&pod.name_any())).await?;
                         if !now.is_some_and(|now| is_ready(&now)) {

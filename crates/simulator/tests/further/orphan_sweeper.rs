@@ -1,4 +1,4 @@
-//! A sweeper deletes credentials whose cluster its cache does not contain: the cluster may not have arrived yet.
+//! A sweeper deletes the credentials of clusters that its cache does not contain: such a cluster may not have arrived yet.
 //!
 //! Expected: same objects. Minimum plan: the event of the Cluster is held back until that of the Secret has come.
 

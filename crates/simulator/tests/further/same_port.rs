@@ -1,5 +1,5 @@
 //! Ports are allocated as the lowest that is free in the cache, by workers that do not wait for each other. The corrected operator has one
-//! worker, which lists the objects, because a cache does not show a write whose response was lost.
+//! worker, which lists the objects, because a cache does not show a write with a lost response.
 //!
 //! Expected: the check, in the run without faults. Minimum plan: none. The port of an object is not compared, because it depends on the order of
 //! requests.
