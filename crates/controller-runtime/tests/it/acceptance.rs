@@ -1,5 +1,5 @@
-//! Figures from articles about controller-runtime that no other test checks, see [`go_defects`](crate::go_defects) for
-//! the others.
+//! Figures of Go's controller-runtime that no other test checks. [`go_defects`](crate::go_defects) lists all of them, with their
+//! numbers, such as A14.
 
 use std::{
     sync::{
@@ -29,8 +29,7 @@ fn client(env: &Environment) -> Client {
     Client::new(env.client(), "test")
 }
 
-/// A14: returns how long 100 healthy objects wait for their reconcile with one worker, alone or beside one that always
-/// fails.
+/// Returns how long 100 healthy objects wait for their reconcile with one worker, alone or beside one that always fails (A14).
 async fn latencies(beside_a_failing_one: bool) -> Vec<Duration> {
     let env = environment().await;
     let seen = Arc::<Mutex<Vec<(String, Instant)>>>::default();
@@ -80,7 +79,7 @@ fn same_name(meta: &Meta) -> Option<ObjectKey<Widget>> {
     (meta.namespace() == Some("default")).then(|| key(meta.name()))
 }
 
-/// A20: before the start the watch sends no request; afterwards it works like the others.
+/// Before the start the watch sends no request; afterwards it works like the others (A20).
 #[tokio::test(start_paused = true)]
 async fn a_watch_added_early_waits_for_the_start_and_a_later_one_starts_at_once() {
     let env = environment().await;
@@ -115,7 +114,7 @@ async fn a_watch_added_early_waits_for_the_start_and_a_later_one_starts_at_once(
     assert_eq!(notes.names(), ["of-a-map", "of-a-secret"]);
 }
 
-/// A21: every station records the objects that pass it.
+/// Stations of an event, which record the objects that pass them (A21).
 #[derive(Clone, Default)]
 struct Stations(Arc<Mutex<Vec<String>>>);
 
@@ -167,7 +166,7 @@ async fn an_event_passes_predicate_handler_and_queue_to_the_reconciler() {
     assert_eq!(*stations.0.lock().unwrap(), ["predicate refused"]);
 }
 
-/// A24, with complete controllers.
+/// One limiter for complete controllers (A24).
 #[tokio::test(start_paused = true)]
 async fn three_controllers_under_one_bucket_retry_together_as_one_would() {
     let env = environment().await;

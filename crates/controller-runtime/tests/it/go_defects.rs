@@ -1,6 +1,7 @@
 //! Defects and figures of Go's controller-runtime, with the tests that show the behaviour of this project.
 //!
-//! Numbers are those of a list of defects and of the acceptance figures (A) that this project is built to.
+//! The numbers name the rows in comments of tests. Those with an A are figures that this project has to reach, the others defects that
+//! it must not have.
 //!
 //! | defect or figure | test |
 //! |---|---|

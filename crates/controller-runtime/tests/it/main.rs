@@ -3,6 +3,7 @@
 
 mod acceptance;
 mod access;
+mod back_off;
 mod builder;
 mod cache;
 mod cache_life;
@@ -58,6 +59,7 @@ mod warm_up;
 mod watch_silence;
 mod watches;
 mod webhooks;
+mod workers;
 
 /// Counts heap memory, for tests in [their own process](support::alone).
 #[global_allocator]

@@ -139,6 +139,22 @@ impl Reconciler for Notes {
     }
 }
 
+/// A reconciler that sleeps, and records when each run began.
+pub(crate) struct Slow {
+    pub(crate) notes: Notes,
+    pub(crate) work: Duration,
+}
+
+impl Reconciler for Slow {
+    type Request = ObjectKey<Widget>;
+
+    async fn reconcile(&self, key: &ObjectKey<Widget>, cx: &Context) -> Result<Action, ReconcileError> {
+        let result = self.notes.reconcile(key, cx).await;
+        tokio::time::sleep(self.work).await;
+        result
+    }
+}
+
 /// A reconciler for requests of any type, which records their `Debug` forms.
 pub(crate) struct NoteAll<R> {
     pub(crate) seen: Arc<Mutex<Vec<String>>>,
@@ -213,19 +229,26 @@ pub(crate) fn sockets() -> usize {
 /// Runs the test with this name in its own process, on a runtime with paused time. There it shares neither sockets nor
 /// `tracing`'s cached interest in callsites with other tests.
 pub(crate) fn alone<F: Future<Output = ()>>(name: &str, test: impl FnOnce() -> F) {
-    alone_in(name, true, test);
+    alone_in(name, TestTime::Paused, test);
 }
 
 /// Like [`alone`], in real time, for tests with sockets.
 pub(crate) fn alone_in_real_time<F: Future<Output = ()>>(name: &str, test: impl FnOnce() -> F) {
-    alone_in(name, false, test);
+    alone_in(name, TestTime::Real, test);
 }
 
-fn alone_in<F: Future<Output = ()>>(name: &str, paused: bool, test: impl FnOnce() -> F) {
+/// Time of a test in its own process.
+#[derive(PartialEq)]
+enum TestTime {
+    Paused,
+    Real,
+}
+
+fn alone_in<F: Future<Output = ()>>(name: &str, time: TestTime, test: impl FnOnce() -> F) {
     const ALONE: &str = "CONTROLLER_RUNTIME_TEST_ALONE";
     if std::env::var(ALONE).is_ok_and(|alone| alone == name) {
         let mut builder = tokio::runtime::Builder::new_current_thread();
-        return builder.enable_all().start_paused(paused).build().unwrap().block_on(test());
+        return builder.enable_all().start_paused(time == TestTime::Paused).build().unwrap().block_on(test());
     }
     let mut process = std::process::Command::new(std::env::current_exe().unwrap());
     let output = process.args(["--exact", name, "--nocapture"]).env(ALONE, name).output().unwrap();
