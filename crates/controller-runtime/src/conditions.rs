@@ -42,7 +42,7 @@ pub fn set_condition(conditions: &mut Vec<Condition>, mut condition: Condition) 
 /// Schema of a list of conditions, for `#[schemars(schema_with = …)]`: at most one condition of each type, with the limits that kubebuilder
 /// gives `[]metav1.Condition`. With `#[serde(default)]` the field is optional.
 ///
-/// A kind whose status has conditions can do without the feature `schemars` of `k8s-openapi`, which nearly doubles the time to compile that crate.
+/// A kind with conditions in its status can do without the feature `schemars` of `k8s-openapi`, which nearly doubles the time to compile that crate.
 ///
 /// ```
 /// use controller_runtime::conditions_schema;

@@ -21,7 +21,7 @@ pub struct ForKind<K: Object> {
     pub(super) kind: DynamicKind,
     /// Place in the program where the controller was begun.
     pub(super) place: CodeLine,
-    /// Whether the controller writes the status of its kind. Ignored for builtin kinds, whose status Kubernetes writes.
+    /// Whether the controller writes the status of its kind. Ignored for builtin kinds: Kubernetes writes their status.
     pub(super) has_status: bool,
     /// Finalizers that the controller adds, with the places of their declarations.
     pub(super) finalizers: Vec<(String, CodeLine)>,

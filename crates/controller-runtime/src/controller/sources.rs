@@ -52,11 +52,19 @@ impl<R: Request> SourceEntries<R> {
     }
 }
 
+/// Whether a controller needs a source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Need {
+    /// The controller waits for it, and fails with it.
+    Required,
+    /// The controller works without it. If it fails, it is started again.
+    Optional,
+}
+
 struct SourceEntry<R: Request> {
     source: Arc<dyn DynSource<R>>,
     name: Arc<str>,
-    /// Whether the controller fails with the source.
-    required: bool,
+    need: Need,
     /// See [`Source::delivers_again`](crate::Source::delivers_again). Asked once, because the source is code of the user, which must not run
     /// under a lock.
     delivers_again: bool,
@@ -89,8 +97,8 @@ impl<R: Request> Sources<R> {
         let entries = SourceEntries { all: Vec::new(), next: 0, paused: false };
         let sources = Self { entries: Mutex::new(entries), changed: ordered_watch::Sender::default() };
         for source in all {
-            let required = source.is_required();
-            sources.insert(source, required);
+            let need = if source.is_required() { Need::Required } else { Need::Optional };
+            sources.insert(source, need);
         }
         sources
     }
@@ -100,14 +108,14 @@ impl<R: Request> Sources<R> {
         &self,
         source: Arc<dyn DynSource<R>>,
     ) -> (u64, Arc<str>, ordered_watch::Receiver<SourceState>) {
-        let (id, entry) = self.insert(source, false);
+        let (id, entry) = self.insert(source, Need::Optional);
         (id, Arc::clone(&entry.name), entry.state.subscribe())
     }
 
-    fn insert(&self, source: Arc<dyn DynSource<R>>, required: bool) -> (u64, Arc<SourceEntry<R>>) {
+    fn insert(&self, source: Arc<dyn DynSource<R>>, need: Need) -> (u64, Arc<SourceEntry<R>>) {
         let (name, state) = (Arc::from(source.name()), ordered_watch::Sender::default());
         let delivers_again = source.delivers_again();
-        let entry = Arc::new(SourceEntry { source, name, required, delivers_again, state });
+        let entry = Arc::new(SourceEntry { source, name, need, delivers_again, state });
         let mut entries = self.entries.lock();
         let id = entries.next;
         entries.next += 1;
@@ -177,7 +185,7 @@ impl<R: Request> Sources<R> {
         let required: Vec<_> = {
             let entries = self.entries.lock();
             let entries = entries.all.iter().map(|(_, entry)| entry);
-            entries.filter(|entry| entry.required).cloned().collect()
+            entries.filter(|entry| entry.need == Need::Required).cloned().collect()
         };
         for entry in required {
             let mut state = entry.state.subscribe();
@@ -257,7 +265,7 @@ impl<R: Request> SourceRun<R> {
         loop {
             let began = Instant::now();
             match self.run_once(limit).await {
-                Err(error) if !entry.required => {
+                Err(error) if entry.need == Need::Optional => {
                     if began.elapsed() > RETRY {
                         *self.logged.lock() = None;
                     }
@@ -275,7 +283,7 @@ impl<R: Request> SourceRun<R> {
     }
 
     async fn run_once(&self, limit: Duration) -> Result<(), SourceError> {
-        let SourceEntry { source, name, state, required, delivers_again } = &*self.entry;
+        let SourceEntry { source, name, state, need, delivers_again } = &*self.entry;
         let (entry, number) = (Arc::clone(&self.entry), self.number);
         let set_synced = Arc::new(move || entry.enter(number, SourcePhase::Synced));
         let redelivery = if *delivers_again { Redelivery::NextRun } else { Redelivery::Never };
@@ -306,7 +314,7 @@ impl<R: Request> SourceRun<R> {
                 let reason = source.trouble().unwrap_or_else(|| "the source has not reported that it is synced".to_owned());
                 let (name, controller) = (name.to_string(), self.controller());
                 let late = SourceError::NotSynced { name, controller, timeout: limit, reason };
-                if *required {
+                if *need == Need::Required {
                     return Err(late);
                 }
                 self.report_failure(&late);
@@ -319,10 +327,9 @@ impl<R: Request> SourceRun<R> {
         self.requests.controller.to_string()
     }
 
-    /// Logs an error of the source and enters `Failing`, unless it is there with the same error. A source that does not signal
-    /// that it is synced leaves `Failing` with each try, so each failure of it is logged.
+    /// Enters `Failing`. Logs the error, unless it is the one that was logged last.
     fn report_failure(&self, error: &SourceError) {
-        // Compared with the last failure, not with the phase: a source that does not signal that it is synced counts as synced at the start
+        // Compared with the last failure instead of the phase: a source that does not signal that it is synced leaves `Failing` at the start
         // of each attempt.
         let reason = error.to_string();
         if self.logged.lock().replace(reason.clone()).as_ref() != Some(&reason) {

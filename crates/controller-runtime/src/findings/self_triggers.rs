@@ -24,7 +24,7 @@ use crate::{
 const MANY: u32 = 8;
 /// Longest pause between two runs of a chain.
 const PAUSE: Duration = Duration::from_secs(60);
-/// First run of a chain whose bodies are compared. Most chains end earlier, because the run after a write finds nothing
+/// First run of a chain with compared bodies. Most chains end earlier, because the run after a write finds nothing
 /// to do.
 const COMPARED: u32 = 3;
 

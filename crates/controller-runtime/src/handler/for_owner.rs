@@ -1,12 +1,13 @@
 //! Handler that enqueues the owner of an object.
 
+use kube::core::ApiResource;
+
 use super::{EventHandler, add_each};
 use crate::{
     cache::{Event, Lazy, OwnerRef},
     object::{DynamicKind, Object, ObjectKey, OwnableBy, StaticObject},
     request_queue::Enqueue,
 };
-use kube::core::ApiResource;
 
 /// Enqueues the owner of kind `O` of an object that changes. [`ControllerBuilder::owns`](crate::ControllerBuilder::owns) uses it.
 ///

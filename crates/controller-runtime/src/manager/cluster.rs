@@ -249,7 +249,7 @@ impl WriteGate for RemovalGate {
             return Err(removed);
         }
         Ok(WritePermit::until(async move {
-            cluster.removed().await;
+            OtherCluster::removal_of(Some(&cluster)).await;
             removed
         }))
     }

@@ -143,25 +143,8 @@ impl Manager {
             election.declare(cache.declarations());
         }
         let host = options.host.as_deref().unwrap_or_default();
-        let election = options.leader_election.clone().map(|election| {
-            let connection = election.own_client().unwrap_or(&client).clone();
-            // Without the options of the other clients: their rate limit could delay a renewal.
-            Election {
-                client: metered(connection, host, &options, &metrics).build().kube().clone(),
-                metrics: metrics.election(election.id()),
-                issuer: Arc::new(LeasePermitIssuer::new()),
-                options: election,
-            }
-        });
-        let declaration_check = (options.undeclared_requests != UndeclaredRequests::Send).then(|| {
-            Arc::new(DeclarationCheck {
-                declared: Arc::clone(cache.declarations()),
-                operator: Arc::clone(&options.name),
-                namespace: client.default_namespace().to_owned(),
-                handling: options.undeclared_requests,
-                reported: Mutex::default(),
-            })
-        });
+        let election = Election::new(&client, host, &options, &metrics);
+        let declaration_check = declaration_check(&client, &options, &cache);
         let observers =
             Observers { cache: &cache, findings: &findings, declaration_check: declaration_check.as_ref() };
         let clients = Clients::new(client, host, &options, &metrics, election.as_ref(), None, &observers);
@@ -443,6 +426,39 @@ impl Manager {
     pub(super) fn handle(&self, id: runnable::Id) -> RunnableHandle {
         RunnableHandle::new(id, &self.shared.registry)
     }
+}
+
+impl Election {
+    /// The part of a manager with these options; `None` without leader election.
+    fn new(client: &kube::Client, host: &str, options: &ManagerOptions, metrics: &Metrics) -> Option<Self> {
+        let election = options.leader_election.clone()?;
+        let connection = election.own_client().unwrap_or(client).clone();
+        Some(Self {
+            // Without the options of the other clients: their rate limit could delay a renewal.
+            client: metered(connection, host, options, metrics).build().kube().clone(),
+            metrics: metrics.election(election.id()),
+            issuer: Arc::new(LeasePermitIssuer::new()),
+            options: election,
+        })
+    }
+}
+
+/// The check of requests against the declared rights; `None` if the options let undeclared requests pass.
+fn declaration_check(
+    client: &kube::Client,
+    options: &ManagerOptions,
+    cache: &Cache,
+) -> Option<Arc<DeclarationCheck>> {
+    let handling = options.undeclared_requests;
+    (handling != UndeclaredRequests::Send).then(|| {
+        Arc::new(DeclarationCheck {
+            declared: Arc::clone(cache.declarations()),
+            operator: Arc::clone(&options.name),
+            namespace: client.default_namespace().to_owned(),
+            handling,
+            reported: Mutex::default(),
+        })
+    })
 }
 
 /// Names of controllers are unique, unless the controller's options allow others.

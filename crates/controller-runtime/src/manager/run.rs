@@ -77,11 +77,13 @@ impl Manager {
         let (recorder, mut event_writer) = EventWriter::start(kube, rng.fork(), clock);
 
         let election = ElectionHandle::new(&self, &recorder, rng.fork(), clock);
+        let (report_failure, failures) = mpsc::unbounded_channel();
         let run = ManagerRun {
             manager: &self,
             tasks: JoinSet::new(),
             tokens: BTreeMap::new(),
-            failures: mpsc::unbounded_channel(),
+            report_failure,
+            failures,
             election,
             recorder,
             rng,
@@ -120,8 +122,10 @@ struct ManagerRun<'m> {
     manager: &'m Manager,
     tasks: JoinSet<(Id, End)>,
     tokens: BTreeMap<Id, Tokens>,
+    /// Copied for each runnable that starts.
+    report_failure: mpsc::UnboundedSender<RunnableFailure>,
     /// Failures reported by runnables that have not ended yet: at most one for each start.
-    failures: (mpsc::UnboundedSender<RunnableFailure>, mpsc::UnboundedReceiver<RunnableFailure>),
+    failures: mpsc::UnboundedReceiver<RunnableFailure>,
     election: ElectionHandle,
     recorder: Recorder,
     rng: fastrand::Rng,
@@ -153,6 +157,7 @@ struct Tokens {
     lasts: Arc<()>,
 }
 
+/// A runnable, and its error.
 type RunnableFailure = (Id, BoxError);
 
 /// Outcome of a runnable.
@@ -194,7 +199,7 @@ impl ManagerRun<'_> {
                 leadership = changed(leadership) => self.leadership_changed(&leadership),
                 // Failures come before the ends of tasks, because a task that reported a failure may have ended as
                 // well.
-                Some((id, error)) = self.failures.1.recv() => self.failed(id, error),
+                Some((id, error)) = self.failures.recv() => self.failed(id, error),
                 Some(ended) = self.tasks.join_next() => self.ended(ended),
                 () = registry.changed() => {}
                 Some(ended) = candidate.join_next() => self.election_ended(ended),
@@ -262,7 +267,8 @@ impl ManagerRun<'_> {
         let tokens = Tokens::default();
         // Weak, because a runnable may keep its context: the registry holds the runnable, so the two would never be dropped.
         let registry = Arc::downgrade(&self.manager.shared.registry);
-        let (failures, lasts) = (self.failures.0.clone(), Arc::downgrade(&tokens.lasts));
+        let failures = self.report_failure.clone();
+        let lasts = Arc::downgrade(&tokens.lasts);
         let cx = RunContext {
             manager: self.manager.for_context(),
             draining: tokens.draining.clone(),

@@ -89,66 +89,77 @@ impl Manager {
         self.shared.servers.extra.insert(path.into(), boxed(handler));
     }
 
+    /// Adds the servers that the options ask for, and the checks of the manager itself.
     pub(super) fn add_servers(&self) {
         self.add_own_checks();
+        if !self.shared.options.metrics.listen.is_nowhere() {
+            self.add_metrics_server();
+        }
+        if self.shared.options.health_probe != Endpoint::Disabled {
+            self.add_health_server();
+        }
+    }
+
+    /// Adds the server of metrics and explanations.
+    fn add_metrics_server(&self) {
         let (options, servers) = (&self.shared.options, &self.shared.servers);
-        let certificates = || self.shared.metrics.certificates();
-        if !options.metrics.listen.is_nowhere() {
-            let client = self.shared.ungated.kube().clone();
-            let (registry, guarded) = (Arc::downgrade(&self.shared.registry), options.metrics.is_guarded());
-            let explained = boxed(move |request: HttpRequest| {
-                let answer = match guarded {
-                    true => explain_lookup::answer(&registry, &request),
-                    false => explain_lookup::not_for_everybody(),
-                };
-                std::future::ready(answer)
-            });
-            servers.extra.insert(explain_lookup::PATH.to_owned(), explained);
-            let explainer = Arc::downgrade(&self.shared.explainer);
-            let api = Arc::new(move |request: HttpRequest| {
-                let explainer = explainer.upgrade().filter(|_| guarded);
-                async move {
-                    match explainer {
-                        Some(explainer) => explain_api::answer(explainer, request).await,
-                        // The server may answer a last request while the manager is dropped.
-                        None if guarded => explain_api::dropped().into(),
-                        None => explain_lookup::not_for_everybody().map(ResponseBody::from),
-                    }
+        let client = self.shared.ungated.kube().clone();
+        let (registry, guarded) = (Arc::downgrade(&self.shared.registry), options.metrics.is_guarded());
+        let explained = boxed(move |request: HttpRequest| {
+            let answer = match guarded {
+                true => explain_lookup::answer(&registry, &request),
+                false => explain_lookup::not_for_everybody(),
+            };
+            std::future::ready(answer)
+        });
+        servers.extra.insert(explain_lookup::PATH.to_owned(), explained);
+        let explainer = Arc::downgrade(&self.shared.explainer);
+        let api = Arc::new(move |request: HttpRequest| {
+            let explainer = explainer.upgrade().filter(|_| guarded);
+            async move {
+                match explainer {
+                    Some(explainer) => explain_api::answer(explainer, request).await,
+                    // The server may answer a last request while the manager is dropped.
+                    None if guarded => explain_api::dropped().into(),
+                    None => explain_lookup::not_for_everybody().map(ResponseBody::from),
                 }
-                .boxed()
-            });
-            servers.extra.insert(explain_api::PREFIX.to_owned(), api);
-            // The page contains no data, and its user has no token before it is loaded.
-            servers
-                .extra
-                .insert_public(explain_api::PAGE, boxed(async |request| explain_api::page(&request)));
-            let (metrics, extra) = (self.shared.metrics.clone(), servers.extra.clone());
-            let handler = options.metrics.handler(metrics, extra, client, options.rng());
-            let (serving, bound) = (options.metrics.serving.clone(), Arc::clone(&servers.metrics));
-            let listen = options.metrics.listen.clone();
-            let server = HttpServer::new("metrics", listen, serving, handler, certificates(), bound)
-                .offering_http2(options.metrics.enable_http2)
-                .adapting_tls(options.metrics.adapt_tls.clone());
-            self.add_own(server, Group::HttpServers);
-        }
-        if options.health_probe != Endpoint::Disabled {
-            let (live, ready) = (servers.live.clone(), servers.ready.clone());
-            let paths = Arc::new((options.liveness.clone(), options.readiness.clone()));
-            let handler = boxed(move |request: HttpRequest| {
-                let (live, ready, paths) = (live.clone(), ready.clone(), Arc::clone(&paths));
-                async move {
-                    if let Some(answer) = live.answer(&paths.0, &request).await {
-                        return answer;
-                    }
-                    let answer = ready.answer(&paths.1, &request).await;
-                    answer.unwrap_or_else(|| text(StatusCode::NOT_FOUND, "404 page not found\n"))
+            }
+            .boxed()
+        });
+        servers.extra.insert(explain_api::PREFIX.to_owned(), api);
+        // The page contains no data, and its user has no token before it is loaded.
+        servers.extra.insert_public(explain_api::PAGE, boxed(async |request| explain_api::page(&request)));
+        let (metrics, extra) = (self.shared.metrics.clone(), servers.extra.clone());
+        let handler = options.metrics.handler(metrics, extra, client, options.rng());
+        let (serving, bound) = (options.metrics.serving.clone(), Arc::clone(&servers.metrics));
+        let listen = options.metrics.listen.clone();
+        let certificates = self.shared.metrics.certificates();
+        let server = HttpServer::new("metrics", listen, serving, handler, certificates, bound)
+            .offering_http2(options.metrics.enable_http2)
+            .adapting_tls(options.metrics.adapt_tls.clone());
+        self.add_own(server, Group::HttpServers);
+    }
+
+    /// Adds the server of liveness and readiness.
+    fn add_health_server(&self) {
+        let (options, servers) = (&self.shared.options, &self.shared.servers);
+        let (live, ready) = (servers.live.clone(), servers.ready.clone());
+        let paths = Arc::new((options.liveness.clone(), options.readiness.clone()));
+        let handler = boxed(move |request: HttpRequest| {
+            let (live, ready, paths) = (live.clone(), ready.clone(), Arc::clone(&paths));
+            async move {
+                if let Some(answer) = live.answer(&paths.0, &request).await {
+                    return answer;
                 }
-            });
-            let bound = Arc::clone(&servers.health);
-            let (at, plain) = (Listen::At(options.health_probe), Serving::Plain);
-            let server = HttpServer::new("health probes", at, plain, handler, certificates(), bound);
-            self.add_own(server, Group::HttpServers);
-        }
+                let answer = ready.answer(&paths.1, &request).await;
+                answer.unwrap_or_else(|| text(StatusCode::NOT_FOUND, "404 page not found\n"))
+            }
+        });
+        let bound = Arc::clone(&servers.health);
+        let (at, plain) = (Listen::At(options.health_probe), Serving::Plain);
+        let certificates = self.shared.metrics.certificates();
+        let server = HttpServer::new("health probes", at, plain, handler, certificates, bound);
+        self.add_own(server, Group::HttpServers);
     }
 
     /// Adds the checks that every manager has. They must not hold a handle of the manager, because the manager holds them.

@@ -143,7 +143,7 @@ impl Program {
         self
     }
 
-    /// Returns whether there is a metrics server whose certificate Prometheus can verify, or which has none.
+    /// Returns whether there is a metrics server, without a certificate or with one that Prometheus can verify.
     pub(super) fn has_verifiable_metrics(&self) -> bool {
         self.ports.metrics.is_some() && !matches!(self.metrics_certificate, MetricsCertificate::SelfSigned)
     }

@@ -206,7 +206,7 @@ impl<R: Request> RequestQueue<R> {
         explanation
     }
 
-    /// Failed events of objects whose name is that of a request, given by its `Debug` form.
+    /// Failed events of objects with the name of a request, which is given by its `Debug` form.
     pub(crate) fn failed_events_of(&self, request: &str) -> Vec<FailedEvent> {
         let object = request.split_once(' ').map_or(request, |(_, name)| name);
         self.failed_events.first(FAILED_EVENTS, Some(object))

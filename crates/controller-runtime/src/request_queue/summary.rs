@@ -111,7 +111,7 @@ pub(crate) enum StateFilter {
     Running,
     /// Among those that ran last, with a failed last run.
     Failing,
-    /// Those that ran last, whatever their state.
+    /// Requests that ran last, whatever their state.
     Recent,
 }
 

@@ -59,7 +59,7 @@ fn on(resource: &ApiResource, verbs: impl IntoIterator<Item = Verb>) -> Right {
     Right::of_resource(&resource.group, &resource.plural, verbs)
 }
 
-/// Returns whether the kind is a custom one, whose status belongs to the operator.
+/// Returns whether the kind is a custom one. Its status then belongs to the operator.
 pub(crate) fn is_custom(resource: &ApiResource) -> bool {
     !BUILTIN_GROUPS.contains(&&*resource.group)
 }

@@ -40,7 +40,7 @@ pub(super) struct DeliveryAttempt<K: Object> {
 }
 
 impl<K: Object> DeliveryRetries<K> {
-    /// Largest number of objects with failed events. Beyond it, the object whose latest failure is the oldest is dropped.
+    /// Largest number of objects with failed events. Beyond it, the object that has not failed for the longest time is dropped.
     pub(super) const MOST: usize = 10_000;
 
     /// Largest number of failed events of one object: deletions of successive objects of the name, and the change after them.

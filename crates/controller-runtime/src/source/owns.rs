@@ -71,7 +71,7 @@ enum Predicates<C: Object> {
 }
 
 impl<C: StaticObject> Owns<C> {
-    /// Creates a source whose events enqueue the owner that is marked as the controller, as with
+    /// Creates a source that enqueues the owner marked as the controller, as with
     /// [`owns`](crate::ControllerBuilder::owns).
     #[track_caller]
     pub fn new() -> Self {

@@ -88,14 +88,6 @@ impl Webhooks {
         B: Body<Data = Bytes> + Send,
         B::Error: Into<BoxError>,
     {
-        let refuse = |status: StatusCode, message: &str| {
-            tracing::warn!(status = status.as_u16(), "the webhook refused a request: {message}");
-            match review {
-                ReviewKind::Admission => admission_review::refusal(status, message),
-                ReviewKind::Conversion => conversion::plain(status, message),
-                ReviewKind::Token => authentication::refusal(status, message),
-            }
-        };
         let timeout = timeout_of(request.uri().query().unwrap_or_default());
         // The deadline counts from the head of the request, because the API server's timeout has started by then.
         let deadline = Instant::now() + timeout;
@@ -104,18 +96,52 @@ impl Webhooks {
             ReviewKind::Conversion => self.inner.max_conversion_bytes,
             ReviewKind::Token => MAX_TOKEN_REVIEW_BYTES,
         };
+        // The room stays reserved until the answer is complete, because the body is in memory until then.
+        let (_room, body) = match self.read_body(request, limit, deadline).await {
+            Ok(read) => read,
+            Err((status, message)) => {
+                tracing::warn!(status = status.as_u16(), "the webhook refused a request: {message}");
+                return match review {
+                    ReviewKind::Admission => admission_review::refusal(status, &message),
+                    ReviewKind::Conversion => conversion::plain(status, &message),
+                    ReviewKind::Token => authentication::refusal(status, &message),
+                };
+            }
+        };
+        match review {
+            ReviewKind::Admission => self.admit(path, &body, deadline, timeout).await,
+            ReviewKind::Conversion => self.convert(&body, deadline, timeout).await,
+            ReviewKind::Token => self.authenticate(path, &body, deadline, timeout).await,
+        }
+    }
+
+    /// Reads a body of JSON with at most `limit` bytes, as soon as there is room for it.
+    ///
+    /// # Errors
+    ///
+    /// Status and message of the answer.
+    async fn read_body<B>(
+        &self,
+        request: http::Request<B>,
+        limit: usize,
+        deadline: Instant,
+    ) -> Result<(SemaphorePermit<'_>, Bytes), (StatusCode, String)>
+    where
+        B: Body<Data = Bytes> + Send,
+        B::Error: Into<BoxError>,
+    {
         let content_type = request.headers().get(CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
         let media_type = content_type.split(|byte| *byte == b';').next().unwrap_or_default();
         if !media_type.trim_ascii().eq_ignore_ascii_case(b"application/json") {
             let content_type = String::from_utf8_lossy(content_type);
             let message = format!("contentType={content_type}, expected application/json");
-            return refuse(StatusCode::BAD_REQUEST, &message);
+            return Err((StatusCode::BAD_REQUEST, message));
         }
         let length =
             request.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
         let too_large = || {
             let message = format!("request entity is too large; limit is {limit} bytes");
-            refuse(StatusCode::PAYLOAD_TOO_LARGE, &message)
+            Err((StatusCode::PAYLOAD_TOO_LARGE, message))
         };
         if length.is_some_and(|length: usize| length > limit) {
             return too_large();
@@ -129,20 +155,12 @@ impl Webhooks {
             let body = Limited::new(request.into_body(), limit).collect().await?;
             Ok::<_, BoxError>((room, body.to_bytes()))
         };
-        // The room stays reserved until the answer is complete, because the body is in memory until then.
-        let (_room, body) = match timeout_at(deadline, read).await {
-            Ok(Ok(read)) => read,
-            Ok(Err(error)) if error.is::<LengthLimitError>() => return too_large(),
-            Ok(Err(error)) => {
-                return refuse(StatusCode::BAD_REQUEST, &format!("the body cannot be read: {error}"));
-            }
+        match timeout_at(deadline, read).await {
+            Ok(Ok(read)) => Ok(read),
+            Ok(Err(error)) if error.is::<LengthLimitError>() => too_large(),
+            Ok(Err(error)) => Err((StatusCode::BAD_REQUEST, format!("the body cannot be read: {error}"))),
             // The body arrived too slowly, or other requests had all the room.
-            Err(_) => return refuse(StatusCode::REQUEST_TIMEOUT, "the body could not be read in time"),
-        };
-        match review {
-            ReviewKind::Admission => self.admit(path, &body, deadline, timeout).await,
-            ReviewKind::Conversion => self.convert(&body, deadline, timeout).await,
-            ReviewKind::Token => self.authenticate(path, &body, deadline, timeout).await,
+            Err(_) => Err((StatusCode::REQUEST_TIMEOUT, "the body could not be read in time".to_owned())),
         }
     }
 

@@ -14,7 +14,7 @@
 /// The size of a decoded object is that of its Rust type: nine tenths of the 26 KB are fields of k8s-openapi's `Pod`,
 /// most of them empty. A [`View`](crate::cache::View) reads the same objects as a slimmer type.
 ///
-/// glibc's allocator keeps freed memory for later use. A program whose caches shrink may prefer another allocator, such
+/// glibc's allocator keeps freed memory for later use. A program with caches that shrink may prefer another allocator, such
 /// as mimalloc.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Retain {

@@ -79,10 +79,7 @@ impl Query {
 
     /// Waits until the cluster has been removed from the manager.
     pub(in crate::cache) async fn removed(&self) {
-        match self.cluster.clone() {
-            Some(cluster) => cluster.removed().await,
-            None => std::future::pending().await,
-        }
+        OtherCluster::removal_of(self.cluster.as_ref()).await;
     }
 
     /// Returns the namespaces that the watch of all other namespaces excludes.

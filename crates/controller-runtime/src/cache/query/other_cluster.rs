@@ -30,9 +30,13 @@ impl OtherCluster {
         self.removed.is_cancelled()
     }
 
-    /// Waits until the cluster has been removed.
-    pub(crate) async fn removed(self) {
-        self.removed.cancelled_owned().await;
+    /// Waits until the cluster of a cache has been removed. Stays pending for the manager's own cluster (`None`), which is
+    /// never removed.
+    pub(crate) async fn removal_of(cluster: Option<&Self>) {
+        match cluster {
+            Some(cluster) => cluster.removed.cancelled().await,
+            None => std::future::pending().await,
+        }
     }
 }
 

@@ -224,7 +224,7 @@ impl Cache {
         self.is_read(&self.query_of(kind), |type_id| type_id == TypeId::of::<K>())
     }
 
-    /// Whether an informer with this query exists whose Rust type satisfies `by`.
+    /// Whether an informer with this query and a Rust type that satisfies `by` exists.
     pub(in crate::cache) fn is_read(&self, query: &Query, by: impl Fn(TypeId) -> bool) -> bool {
         let entries = self.shared.entries.lock();
         let watches = entries.watches.values().filter(|entry| entry.watch.query == *query);
@@ -292,7 +292,7 @@ impl Cache {
         let of = entries.watches.values().filter(|entry| is_same(&entry.watch.query.resource));
         let found: Vec<_> = of.map(|entry| (Arc::clone(&entry.watch), entry.informers.clone())).collect();
         drop(entries);
-        // The lock is released: an informer whose last handle is dropped here takes it.
+        // The lock is released: an informer takes it if its last handle is dropped here.
         for (watch, informers) in found {
             let informers: Vec<_> = informers.iter().filter_map(|(_, informer)| informer.upgrade()).collect();
             visit(&watch, &informers);
@@ -334,7 +334,7 @@ impl Cache {
                 // The removal of the cluster is checked first, so that no watch starts after it. The running watches
                 // notice the removal and end by themselves.
                 biased;
-                () = removed(self.cluster.as_ref()), if !self.is_removed() => {}
+                () = OtherCluster::removal_of(self.cluster.as_ref()), if !self.is_removed() => {}
                 changed = added.changed() => {
                     let _ = changed; // never an error: the sender is in `self`
                 }
@@ -343,15 +343,6 @@ impl Cache {
                 },
             }
         }
-    }
-}
-
-/// Waits until the cluster has been removed from its manager. Stays pending for the manager's own cluster (`None`),
-/// which is never removed.
-async fn removed(cluster: Option<&OtherCluster>) {
-    match cluster.cloned() {
-        Some(cluster) => cluster.removed().await,
-        None => std::future::pending().await,
     }
 }
 

@@ -1,4 +1,4 @@
-//! Objects of a cache that are not reconciled as usual: unreadable ones, and ones whose deletion takes long.
+//! Objects of a cache that are not reconciled as usual: unreadable ones, and ones with a deletion that takes long.
 
 use std::{error::Error as StdError, sync::Arc};
 

@@ -33,7 +33,7 @@ use crate::object::meta::ResourceVersion;
 
 mod heartbeat;
 
-pub(crate) use self::heartbeat::{Death, Heartbeat, LivenessCheck, Probed, WatchStart};
+pub(crate) use self::heartbeat::{Death, Heartbeat, InitialData, LivenessCheck, Probed, WatchStart};
 
 /// Next action of the shell ([`Reflector`](crate::cache::watch::reflector)).
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -13,7 +13,7 @@ use std::{
 
 use parking_lot::{Mutex, RwLock};
 use tokio::{
-    task::{JoinError, JoinSet, yield_now},
+    task::{AbortHandle, JoinError, JoinSet, yield_now},
     time::{Duration, Instant, sleep_until},
 };
 use tracing::Instrument;
@@ -265,60 +265,22 @@ impl SharedWatch {
     pub(crate) async fn run(self: Arc<Self>, client: kube::Client, mut rng: fastrand::Rng) {
         let mut generation = self.generation.subscribe();
         let mut namespaces = self.query.namespaces.subscribe();
-        let mut machines: BTreeMap<WatchScope, Arc<Mutex<ListWatch>>> = BTreeMap::new();
+        let mut machines = BTreeMap::new();
         loop {
             // Marked before subscribers are counted and scopes are read, so that a change from here on ends the inner loop.
             generation.mark_unchanged();
             if self.is_empty() {
                 return;
             }
-            for machine in machines.values() {
-                machine.lock().restart();
-            }
-            let extent = self.extent();
-            let mut running: BTreeMap<WatchScope, tokio::task::AbortHandle> = BTreeMap::new();
-            let mut tasks = JoinSet::new();
+            let mut reflectors = Reflectors::restart(&self, &client, machines);
             loop {
                 let scopes = self.query.scopes();
-                // Scopes with data that are not selected any more, also those that were removed from the set of namespaces
-                // while the shared watch did not run.
-                let mut gone: BTreeSet<_> = machines.keys().cloned().collect();
-                gone.extend(self.last_data.lock().keys().cloned());
-                self.for_each(|subscriber| gone.extend(subscriber.stored_scopes()));
-                for scope in &scopes {
-                    gone.remove(scope);
-                }
-                for scope in gone {
-                    machines.remove(&scope);
-                    if let Some(task) = running.remove(&scope) {
-                        task.abort();
-                        // The task may be processing a chunk on another thread: wait for its end before its objects are
-                        // removed.
-                        while !task.is_finished()
-                            && let Some(end) = tasks.join_next().await
-                        {
-                            rethrow(end);
-                        }
-                    }
-                    self.withdraw_scope(&scope).await;
-                }
+                reflectors.stop_all_but(&scopes).await;
                 if self.query.is_removed() {
                     // Includes subscribers that joined meanwhile.
                     return self.withdraw().await;
                 }
-                for scope in &scopes {
-                    let machine = Arc::clone(machines.entry(scope.clone()).or_insert_with(|| {
-                        Arc::new(Mutex::new(ListWatch::new(self.query.floor.clone(), rng.fork())))
-                    }));
-                    running.entry(scope.clone()).or_insert_with(|| {
-                        let shared = Arc::clone(&self);
-                        let (client, scope) = (client.clone(), scope.clone());
-                        let reflects = async move {
-                            Reflector { shared: &shared, client, scope, extent }.run(&machine).await;
-                        };
-                        tasks.spawn(reflects.in_current_span())
-                    });
-                }
+                reflectors.start_missing(&scopes, &mut rng);
                 self.for_each(|subscriber| subscriber.set_scopes(&scopes));
                 let mut due: Option<Instant> = None;
                 self.for_each(|subscriber| {
@@ -333,12 +295,84 @@ impl SharedWatch {
                     }
                     () = namespaces.changed() => {}
                     () = self.query.removed() => {}
-                    Some(end) = tasks.join_next() => rethrow(end),
+                    Some(end) = reflectors.tasks.join_next() => rethrow(end),
                     () = sleep_until_some(due) => {}
                 }
             }
-            tasks.shutdown().await;
+            machines = reflectors.stop().await;
         }
+    }
+}
+
+/// State machines of the lists and watches by scope. They outlive the tasks, so that a list and watch that starts again continues from
+/// the version that it had reached.
+type Machines = BTreeMap<WatchScope, Arc<Mutex<ListWatch>>>;
+
+/// Tasks of one generation of a shared watch: a list and watch for each scope.
+struct Reflectors<'w> {
+    shared: &'w Arc<SharedWatch>,
+    client: &'w kube::Client,
+    extent: Extent,
+    machines: Machines,
+    running: BTreeMap<WatchScope, AbortHandle>,
+    tasks: JoinSet<()>,
+}
+
+impl<'w> Reflectors<'w> {
+    /// Begins a generation, with the machines of the previous one.
+    fn restart(shared: &'w Arc<SharedWatch>, client: &'w kube::Client, machines: Machines) -> Self {
+        for machine in machines.values() {
+            machine.lock().restart();
+        }
+        let extent = shared.extent();
+        Self { shared, client, extent, machines, running: BTreeMap::new(), tasks: JoinSet::new() }
+    }
+
+    /// Ends the lists and watches of scopes that are not selected any more, and removes their objects. There may be objects of scopes
+    /// without a task: those that were removed from the set of namespaces while the shared watch did not run.
+    async fn stop_all_but(&mut self, scopes: &[WatchScope]) {
+        let mut gone: BTreeSet<_> = self.machines.keys().cloned().collect();
+        gone.extend(self.shared.last_data.lock().keys().cloned());
+        self.shared.for_each(|subscriber| gone.extend(subscriber.stored_scopes()));
+        for scope in scopes {
+            gone.remove(scope);
+        }
+        for scope in gone {
+            self.machines.remove(&scope);
+            if let Some(task) = self.running.remove(&scope) {
+                task.abort();
+                // The task may be processing a chunk on another thread: wait for its end before its objects are removed.
+                while !task.is_finished()
+                    && let Some(end) = self.tasks.join_next().await
+                {
+                    rethrow(end);
+                }
+            }
+            self.shared.withdraw_scope(&scope).await;
+        }
+    }
+
+    /// Starts the lists and watches of scopes that have none.
+    fn start_missing(&mut self, scopes: &[WatchScope], rng: &mut fastrand::Rng) {
+        for scope in scopes {
+            let machine = self.machines.entry(scope.clone()).or_insert_with(|| {
+                Arc::new(Mutex::new(ListWatch::new(self.shared.query.floor.clone(), rng.fork())))
+            });
+            self.running.entry(scope.clone()).or_insert_with(|| {
+                let (shared, machine) = (Arc::clone(self.shared), Arc::clone(machine));
+                let (client, scope, extent) = (self.client.clone(), scope.clone(), self.extent);
+                let reflects = async move {
+                    Reflector { shared: &shared, client, scope, extent }.run(&machine).await;
+                };
+                self.tasks.spawn(reflects.in_current_span())
+            });
+        }
+    }
+
+    /// Ends all tasks.
+    async fn stop(mut self) -> Machines {
+        self.tasks.shutdown().await;
+        self.machines
     }
 }
 

@@ -36,7 +36,7 @@ impl Connection {
 }
 
 impl Streams {
-    /// Adds a connection whose server allows `limit` concurrent streams.
+    /// Adds a connection to a server that allows `limit` concurrent streams.
     pub(super) fn add(&mut self, limit: usize) -> ConnectionId {
         let id = ConnectionId(self.next);
         self.next += 1;

@@ -15,7 +15,10 @@ use serde_json::{Map, Value};
 
 use super::many::Many;
 use crate::client::transport::{
-    call::Call, client::Client, error::ClientError, own_writes::reports_deletion,
+    call::Call,
+    client::Client,
+    error::ClientError,
+    own_writes::{Termination, reports_deletion},
     preconditions::Preconditions,
 };
 
@@ -128,7 +131,7 @@ impl<K> Delete<K> {
         self
     }
 
-    /// Sets what happens to the object's dependents. Default: [`Propagation::Background`].
+    /// Sets whether the object's dependents are deleted, and when. Default: [`Propagation::Background`].
     #[doc(alias = "PropagationPolicy")]
     pub fn propagation(mut self, propagation: Propagation) -> Self {
         self.options.propagation_policy = Some(propagation);
@@ -215,7 +218,7 @@ impl<K> DeleteAll<K> {
         Self::about(client, call, Deleting { options: DeleteOptions::of(client), to_cache: true })
     }
 
-    /// Sets what happens to the dependents of the objects. Default: [`Propagation::Background`].
+    /// Sets whether the dependents of the objects are deleted, and when. Default: [`Propagation::Background`].
     pub fn propagation(mut self, propagation: Propagation) -> Self {
         self.verb.options.propagation_policy = Some(propagation);
         self
@@ -254,8 +257,11 @@ impl<K> DeleteAll<K> {
         let answer = client.send(call.clone()).await?.into_bytes();
         // Other policies add a finalizer, so that the objects stay for a while.
         if to_cache && !call.dry_run && options.propagation_policy == Some(Propagation::Background) {
-            let at_once = options.grace_period_seconds == Some(0);
-            client.record_presumed_deletions(&call, &answer, at_once);
+            let termination = match options.grace_period_seconds {
+                Some(0) => Termination::AtOnce,
+                _ => Termination::Graceful,
+            };
+            client.record_presumed_deletions(&call, &answer, termination);
         }
         Ok(())
     }

@@ -30,11 +30,11 @@ pub trait WithStatus<By> {
     type Status: Serialize;
 }
 
-/// Marks kinds whose status type comes from the derive of `kube::CustomResource`.
+/// Marks kinds with a status type from the derive of `kube::CustomResource`.
 #[derive(Debug)]
 pub enum Derived {}
 
-/// Marks builtin kinds, whose status types are listed here because `k8s-openapi` has no trait for them.
+/// Marks builtin kinds. Their status types are listed here because `k8s-openapi` has no trait for them.
 #[derive(Debug)]
 pub enum Builtin {}
 

@@ -38,7 +38,7 @@ use crate::client::transport::{
 #[derive(Clone)]
 pub struct Subresource {
     client: Client,
-    /// Call whose object and subresource are set; each request is a copy.
+    /// Call with its object and subresource; each request is a copy.
     call: Call,
 }
 

@@ -20,7 +20,7 @@ use crate::{
         client::Client,
         decode::decode,
         error::{ClientError, ErrorKind},
-        own_writes::{Extent, OwnWrites, WriteOutcome, name_in, presumed_deletions},
+        own_writes::{Extent, OwnWrites, Termination, WriteOutcome, name_in, presumed_deletions},
     },
     object::DynamicKind,
 };
@@ -247,9 +247,14 @@ impl Client {
     }
 
     /// Notifies the caches of objects that a bulk deletion most likely removed.
-    pub(in crate::client) fn record_presumed_deletions(&self, call: &Call, answer: &Bytes, at_once: bool) {
+    pub(in crate::client) fn record_presumed_deletions(
+        &self,
+        call: &Call,
+        answer: &Bytes,
+        termination: Termination,
+    ) {
         if let Some(own_writes) = &self.settings().own_writes {
-            for deletion in presumed_deletions(call, answer, at_once) {
+            for deletion in presumed_deletions(call, answer, termination) {
                 own_writes.record_presumed_deletion(call, &deletion);
             }
         }

@@ -322,6 +322,7 @@ impl fmt::Debug for Answer {
         f.debug_struct("Answer").field("code", &self.code()).field("bytes", &bytes).finish()
     }
 }
+
 /// Handling of unknown and duplicate fields by the API server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FieldValidation {

@@ -71,7 +71,7 @@ impl Client {
                 observer
                     .throttled(&Throttling { retry_after, priority_level: refusal.priority_level.clone() });
             }
-            let delay = throttle.step(code.as_u16(), retry_after, call.verb.is_write());
+            let delay = throttle.step(code.as_u16(), retry_after, call.verb);
             // If the wait would exceed the deadline, return the refusal at once: it is more specific than a timeout later.
             let Some(delay) = delay.filter(|delay| deadline.allows(*delay)) else {
                 return Err(refusal.into_error(settings, call));

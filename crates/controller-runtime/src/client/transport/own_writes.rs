@@ -64,15 +64,23 @@ pub(crate) struct PresumedDeletion {
     pub(crate) version: String,
 }
 
+/// Time that deleted pods have to terminate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::client) enum Termination {
+    /// Their grace period.
+    Graceful,
+    /// None: a grace period of 0 was requested.
+    AtOnce,
+}
+
 /// Returns the objects that a delete of many objects removed at once. Its response lists all objects in their state
 /// before the delete.
 ///
-/// An object with finalizers stays until they are removed. A pod terminates within its grace period, unless it is deleted
-/// `at_once`, and a namespace stays until it is empty.
+/// An object with finalizers stays until they are removed. A pod stays until it has terminated, and a namespace until it is empty.
 pub(in crate::client) fn presumed_deletions(
     call: &Call,
     answer: &[u8],
-    at_once: bool,
+    termination: Termination,
 ) -> Vec<PresumedDeletion> {
     #[derive(serde::Deserialize)]
     struct ResponseList {
@@ -94,15 +102,17 @@ pub(in crate::client) fn presumed_deletions(
         finalizers: Vec<String>,
     }
     let resource = &call.kind().resource;
-    // Pods terminate gracefully and namespaces wait for their content, so neither is gone yet.
-    let takes_time =
-        is_namespace(resource) || resource.group.is_empty() && resource.kind == "Pod" && !at_once;
+    let takes_time = is_namespace(resource) || is_pod(resource) && termination == Termination::Graceful;
     let items = serde_json::from_slice::<ResponseList>(answer).map(|list| list.items).unwrap_or_default();
     let gone = items.into_iter().filter(|item| !takes_time && item.metadata.finalizers.is_empty());
     gone.map(|ResponseItem { metadata: ItemMeta { namespace, name, uid, resource_version, .. } }| {
         PresumedDeletion { namespace, name, uid, version: resource_version }
     })
     .collect()
+}
+
+fn is_pod(resource: &ApiResource) -> bool {
+    resource.group.is_empty() && resource.kind == "Pod"
 }
 
 fn is_namespace(resource: &ApiResource) -> bool {
@@ -371,17 +381,17 @@ mod tests {
     fn a_bulk_delete_removes_objects_that_nothing_delays() {
         let item = |name: &str, finalizers: &[&str]| json!({ "metadata": { "name": name, "uid": name, "resourceVersion": "5", "finalizers": finalizers } });
         let answer = json!({ "kind": "ConfigMapList", "items": [item("a", &[]), item("b", &["x/y"])] });
-        let names = |call: &Call, at_once| -> Vec<String> {
-            let gone = presumed_deletions(call, answer.to_string().as_bytes(), at_once);
+        let names = |call: &Call, termination| -> Vec<String> {
+            let gone = presumed_deletions(call, answer.to_string().as_bytes(), termination);
             gone.into_iter().map(|gone| gone.name).collect()
         };
-        assert_eq!(names(&call(Verb::DeleteCollection), false), ["a"]);
+        assert_eq!(names(&call(Verb::DeleteCollection), Termination::Graceful), ["a"]);
         let pods = Call::new(Verb::DeleteCollection, Arc::new(DynamicKind::of::<Pod>()));
-        assert!(names(&pods, false).is_empty(), "they end in their own time");
-        assert_eq!(names(&pods, true), ["a"]);
+        assert!(names(&pods, Termination::Graceful).is_empty(), "they end in their own time");
+        assert_eq!(names(&pods, Termination::AtOnce), ["a"]);
         let namespaces = Call::new(Verb::DeleteCollection, Arc::new(DynamicKind::of::<Namespace>()));
-        assert!(names(&namespaces, true).is_empty(), "they end when they are empty");
-        assert!(presumed_deletions(&pods, br#"{ "kind": "Status" }"#, true).is_empty());
+        assert!(names(&namespaces, Termination::AtOnce).is_empty(), "they end when they are empty");
+        assert!(presumed_deletions(&pods, br#"{ "kind": "Status" }"#, Termination::AtOnce).is_empty());
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use super::call::Verb;
+
 /// Largest number of repetitions of one request, as in client-go.
 const RETRIES: u32 = 10;
 
@@ -24,12 +26,12 @@ impl Throttle {
         &mut self,
         code: u16,
         retry_after: Option<Duration>,
-        is_write: bool,
+        verb: Verb,
     ) -> Option<Duration> {
         let delay = retry_after?;
         let was_refused = code == 429 || code == 503;
         let waited = self.waited.saturating_add(delay);
-        if !(was_refused || code >= 500 && !is_write)
+        if !(was_refused || code >= 500 && !verb.is_write())
             || self.retries == RETRIES
             || waited > LONGEST_TOTAL_WAIT
         {
@@ -45,8 +47,8 @@ impl Throttle {
 mod tests {
     use super::*;
 
-    const WRITE: bool = true;
-    const READ: bool = false;
+    const WRITE: Verb = Verb::Update;
+    const READ: Verb = Verb::Get;
 
     fn seconds(seconds: u64) -> Option<Duration> {
         Some(Duration::from_secs(seconds))
@@ -72,7 +74,7 @@ mod tests {
 
     #[test]
     fn a_write_that_may_have_been_carried_out_is_not_repeated() {
-        let step = |code, is_write| Throttle::default().step(code, seconds(1), is_write);
+        let step = |code, verb| Throttle::default().step(code, seconds(1), verb);
         assert_eq!(step(504, WRITE), None);
         assert_eq!(step(504, READ), seconds(1));
         assert_eq!(step(503, WRITE), seconds(1));

@@ -15,7 +15,7 @@ pub(super) fn is_complete<'a>(
 ) -> bool {
     let is_known = |FieldText { key, value }: &FieldText<'_>| {
         let mut reader = serde_json::Deserializer::from_str(value);
-        // A text that cannot be parsed is left to `carry_over`, whose caller reports it.
+        // A text that cannot be parsed is left to `carry_over`: its caller reports the error.
         IsKnown(known.get(&**key)).deserialize(&mut reader).unwrap_or(false)
     };
     { fields }.all(is_known)
@@ -153,7 +153,7 @@ mod tests {
         let text = raw.to_string();
         let (given, fields) = (fields_of(&text).expect("an object"), known.as_object().expect("an object"));
         assert_eq!(is_complete(given.iter(), fields), expected, "raw {raw}, known {known}");
-        // A converted object of the same structure, whose fields are all new.
+        // A converted object of the same structure, with new fields only.
         let mut converted = known.clone();
         carry_over(raw.clone(), &known, &mut converted);
         assert_eq!(converted == known, expected, "raw {raw}, known {known}");

@@ -17,7 +17,7 @@ use tokio_rustls::rustls::crypto::ring;
 use super::{
     SelfManagedCertificates,
     authority::{self, Material},
-    rotation::{Now, Rotation, RotationStep},
+    rotation::{Generation, Now, Rotation, RotationStep},
     secret,
     targets::Targets,
 };
@@ -200,7 +200,10 @@ impl Keeper {
         certificates.serve(now, &self.metrics)?;
         match step {
             RotationStep::ReadSecret => certificates.read(&self.client, now).await?,
-            RotationStep::WriteSecret { mint } => certificates.write(&self.client, mint, now).await?,
+            RotationStep::WriteSecret { mint } => {
+                let minted = mint.then(|| certificates.mint(now)).transpose()?;
+                certificates.write(&self.client, minted, now).await?;
+            }
             RotationStep::Publish { ids } => {
                 let generations = certificates.rotation.proposal(None);
                 sleep_until(self.next_write).await;
@@ -314,11 +317,18 @@ impl SelfManaged {
         Ok(())
     }
 
-    /// Writes the known generations, and a new one if `mint`. A conflict is not an error: the Secret is read again.
-    async fn write(&mut self, client: &Client, mint: bool, now: Now) -> Result<(), BoxError> {
-        let minted = mint
-            .then(|| authority::mint(&self.options.names, now.wall, self.options.validity))
-            .transpose()?;
+    /// Makes a generation.
+    fn mint(&self, now: Now) -> Result<Generation<Material>, BoxError> {
+        authority::mint(&self.options.names, now.wall, self.options.validity)
+    }
+
+    /// Writes the known generations, and the new one if there is one. A conflict is not an error: the Secret is read again.
+    async fn write(
+        &mut self,
+        client: &Client,
+        minted: Option<Generation<Material>>,
+        now: Now,
+    ) -> Result<(), BoxError> {
         let id = minted.as_ref().map(|minted| minted.id.clone());
         let generations = self.rotation.proposal(minted);
         let mut secret = self.secret.clone().unwrap_or_default();

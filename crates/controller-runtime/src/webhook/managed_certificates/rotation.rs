@@ -98,7 +98,7 @@ pub(super) struct Rotation<M> {
     known: BTreeMap<(UnixTime, String), Generation<M>>,
     /// Identities of the generations in the Secret; `None` if it must be read.
     stored: Option<BTreeSet<String>>,
-    /// Generations whose authority is in every `caBundle`, and since when this replica has known that.
+    /// Generations with an authority in every `caBundle`, and the time since which this replica has known that.
     published: BTreeMap<String, ReplicaTime>,
     /// Whether a `caBundle` may have changed.
     is_publication_due: bool,

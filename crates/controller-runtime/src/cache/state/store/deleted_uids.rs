@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use crate::object::meta::Uid;
 
-/// UIDs of deleted objects whose final resource version is unknown, so that a late watch event about them cannot be
+/// UIDs of deleted objects with an unknown final resource version, so that a late watch event about them cannot be
 /// recognised by its version.
 ///
 /// Uids are never reused, so an entry that stays too long hides nothing else. The number of entries has the same limit

@@ -37,7 +37,7 @@ pub(super) enum WriteEffect<K: Object> {
     Deselected(Uid),
     /// The object with this uid is deleted.
     Deleted(Uid),
-    /// The object with this uid was part of a bulk deletion, whose answer does not report single objects. If it had a
+    /// The object with this uid was part of a bulk deletion. The answer does not report single objects. If it had a
     /// finalizer it still exists, and a newer version will show that.
     PresumedDeleted(Uid),
 }

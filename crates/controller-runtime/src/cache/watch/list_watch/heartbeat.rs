@@ -69,6 +69,15 @@ pub(crate) enum WatchStart {
     Version,
 }
 
+/// Data that arrived before the mark of the end of the initial events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum InitialData {
+    /// Initial events alone.
+    Objects,
+    /// Other events as well. A server that does not send the mark sends them after its last initial event.
+    Changes,
+}
+
 /// Next action for an open watch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LivenessCheck {
@@ -148,11 +157,13 @@ impl Heartbeat {
         Self { state, probe_after, refusals: 0 }
     }
 
-    /// Records that initial events arrived. `changes`: something else arrived as well, before the mark of their end.
-    pub(crate) fn heard_initial(&mut self, now: Instant, changes: bool) {
+    /// Records that data arrived before the mark of the end of the initial events.
+    pub(crate) fn heard_initial(&mut self, now: Instant, data: InitialData) {
         if let LivenessState::Initial { heard, changed } = &mut self.state {
             *heard = now;
-            *changed = changed.or(changes.then_some(now));
+            if data == InitialData::Changes {
+                changed.get_or_insert(now);
+            }
         }
     }
 
@@ -316,7 +327,7 @@ mod tests {
         for minute in 0..10 {
             let now = start + seconds(44.0) * minute;
             assert!(matches!(heartbeat.check(now), LivenessCheck::Wait(_)));
-            heartbeat.heard_initial(now, false);
+            heartbeat.heard_initial(now, InitialData::Objects);
         }
         let last = start + seconds(44.0) * 9;
         let dead = (last + seconds(45.0), LivenessCheck::Dead(Death::EndlessInitialEvents));
@@ -330,7 +341,7 @@ mod tests {
             Heartbeat::opened(start, WatchStart::InitialEvents, &mut fastrand::Rng::with_seed(1));
         for second in 0..45 {
             assert!(matches!(heartbeat.check(start + seconds(1.0) * second), LivenessCheck::Wait(_)));
-            heartbeat.heard_initial(start + seconds(1.0) * second, true);
+            heartbeat.heard_initial(start + seconds(1.0) * second, InitialData::Changes);
         }
         assert_eq!(heartbeat.check(start + seconds(45.0)), LivenessCheck::Dead(Death::EndlessInitialEvents));
     }

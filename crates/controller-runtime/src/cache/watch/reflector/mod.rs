@@ -21,7 +21,8 @@ use self::watch_requests::PAGE_SIZE;
 use super::{
     definition,
     list_watch::{
-        Heartbeat, ListWatch, LivenessCheck, Probed, RequestFailure, Step, StepOutcome, WatchStart,
+        Heartbeat, InitialData, ListWatch, LivenessCheck, Probed, RequestFailure, Step, StepOutcome,
+        WatchStart,
     },
     shared_watch::SharedWatch,
     subscriber::{OutOfOrder, WatchSubscriber},
@@ -117,23 +118,25 @@ impl Reflector<'_> {
     ) -> StepOutcome {
         let started = Instant::now();
         // A watch from a version begins with a complete list.
-        let (mut progressed, mut is_listed) = (false, from.is_some());
-        match self.follow(machine, from, lasts, &mut progressed, &mut is_listed).await {
-            Ok(()) => StepOutcome::WatchEnded { progressed: progressed || started.elapsed() > VERY_SHORT },
+        let mut progress = WatchProgress { has_delivered: false, is_listed: from.is_some() };
+        match self.follow(machine, from, lasts, &mut progress).await {
+            Ok(()) => StepOutcome::WatchEnded {
+                progressed: progress.has_delivered || started.elapsed() > VERY_SHORT,
+            },
             Err(problem) => {
-                self.report(if is_listed { RequestType::Watch } else { RequestType::Stream }, problem)
+                let request = if progress.is_listed { RequestType::Watch } else { RequestType::Stream };
+                self.report(request, problem)
             }
         }
     }
 
-    /// Reads one watch to its end. Sets `progressed` when data have arrived, and `is_listed` when the initial list is complete.
+    /// Reads one watch to its end, and records how far it came in `progress`.
     async fn follow(
         &self,
         machine: &Mutex<ListWatch>,
         from: Option<&ResourceVersion>,
         lasts: Duration,
-        progressed: &mut bool,
-        is_listed: &mut bool,
+        progress: &mut WatchProgress,
     ) -> Result<(), WatchProblem> {
         // The server should end the watch in time. If it does not, the connection is dead.
         let deadline = Instant::now() + lasts + OVERDUE;
@@ -145,7 +148,7 @@ impl Reflector<'_> {
             self.shared.for_each(|subscriber| subscriber.watch_works(&self.scope));
         }
         let (mut body, mut lines) = (body.into_data_stream(), WatchLines::default());
-        let start = if *is_listed { WatchStart::Version } else { WatchStart::InitialEvents };
+        let start = if progress.is_listed { WatchStart::Version } else { WatchStart::InitialEvents };
         let mut heartbeat = machine.lock().opened(Instant::now(), start);
         let mut probe: Option<Pin<Box<dyn Future<Output = _> + Send + '_>>> = None;
         // Reused for all events, because resetting a timer for each event costs as much as a lookup of its object. So
@@ -161,7 +164,7 @@ impl Reflector<'_> {
                 biased;
                 chunk = pace.wait_for(body.next()) => match chunk {
                     Some(chunk) => chunk.map_err(|error| WatchProblem::transient(describe(&error)))?,
-                    None if *is_listed => return Ok(()),
+                    None if progress.is_listed => return Ok(()),
                     None => {
                         return Err(WatchProblem::transient(
                             "the watch ended before the end of the initial events".to_owned(),
@@ -196,7 +199,7 @@ impl Reflector<'_> {
                     }
                     continue;
                 }
-                () = &mut write_overdue, if *is_listed => {
+                () = &mut write_overdue, if progress.is_listed => {
                     return Err(WatchProblem::silent(format!(
                         "the watch did not deliver a write of this process within {} s",
                         WRITE_DELIVERED_WITHIN.as_secs()
@@ -215,35 +218,51 @@ impl Reflector<'_> {
             };
             self.shared.note_data(&self.scope);
             lines.push(chunk);
-            let (was_listed, mut changes) = (*is_listed, false);
-            let too_long = |error| WatchProblem::refused(format!("a watch event is {error}"));
-            while let Some(line) = lines.next().map_err(too_long)? {
-                let line = watch_decoder::decode_line(&line)
-                    .map_err(|error| WatchProblem::refused(error.to_string()))?;
-                changes |= !matches!(line, WatchLine::Added(_));
-                let whole = self.process_line(&mut machine.lock(), line, is_listed)?;
-                if let Some(version) = whole {
-                    self.finish_list(&version).await;
-                    self.shared.for_each(|subscriber| subscriber.watch_works(&self.scope));
-                }
-                *progressed = true;
-                self.shared.wait_for_room().await;
-                self.shared.train().await;
-                pace.step().await;
-            }
-            if *is_listed {
+            let was_listed = progress.is_listed;
+            let initial = self.process_lines(machine, &mut lines, progress, &mut pace).await?;
+            if progress.is_listed {
                 // Any data prove that the watch works, so a probe is not needed any more.
                 heartbeat.heard(Instant::now());
                 probe = None;
             } else {
-                heartbeat.heard_initial(Instant::now(), changes);
+                heartbeat.heard_initial(Instant::now(), initial);
             }
-            if *is_listed != was_listed {
+            if progress.is_listed != was_listed {
                 // The limit for a silent watch is shorter than the one for initial events.
                 alarm.as_mut().reset(Instant::now());
             }
             self.shared.for_each(|subscriber| has_backlog |= subscriber.has_backlog());
         }
+    }
+
+    /// Processes the lines that have arrived completely. Returns the sort of events among them, for a watch with
+    /// incomplete initial events.
+    async fn process_lines(
+        &self,
+        machine: &Mutex<ListWatch>,
+        lines: &mut WatchLines,
+        progress: &mut WatchProgress,
+        pace: &mut Pace,
+    ) -> Result<InitialData, WatchProblem> {
+        let mut initial = InitialData::Objects;
+        let too_long = |error| WatchProblem::refused(format!("a watch event is {error}"));
+        while let Some(line) = lines.next().map_err(too_long)? {
+            let line = watch_decoder::decode_line(&line)
+                .map_err(|error| WatchProblem::refused(error.to_string()))?;
+            if !matches!(line, WatchLine::Added(_)) {
+                initial = InitialData::Changes;
+            }
+            let whole = self.process_line(&mut machine.lock(), line, &mut progress.is_listed)?;
+            if let Some(version) = whole {
+                self.finish_list(&version).await;
+                self.shared.for_each(|subscriber| subscriber.watch_works(&self.scope));
+            }
+            progress.has_delivered = true;
+            self.shared.wait_for_room().await;
+            self.shared.train().await;
+            pace.step().await;
+        }
+        Ok(initial)
     }
 
     /// Probes an open watch with a short second watch from its last version. Returns the outcome, and the newer
@@ -386,6 +405,14 @@ impl Reflector<'_> {
         machine.saw(version);
         self.shared.for_each(|subscriber| subscriber.advance(&self.scope, version));
     }
+}
+
+/// How far one watch came.
+struct WatchProgress {
+    /// Whether the watch has delivered an event or a bookmark.
+    has_delivered: bool,
+    /// Whether the initial list is complete.
+    is_listed: bool,
 }
 
 /// Waits for an optional future; forever without one.

@@ -63,7 +63,7 @@ enum DeletedBy {
     Version,
     /// The UID alone: the deletion was requested by name.
     Name,
-    /// A bulk deletion, whose answer does not report single objects, so the deletion is presumed.
+    /// A bulk deletion. Its answer does not report single objects, so the deletion is presumed.
     Bulk,
 }
 
@@ -134,7 +134,7 @@ proptest! {
         let mut changes: Vec<(bool, String)> = Vec::new();
         let (mut delivered, mut version, mut uids) = (0, 1, 0);
         let mut answers: Vec<(usize, u64, usize, String)> = Vec::new();
-        // Last own write to each name whose answer has arrived.
+        // Last answered own write to each name.
         let mut ours: [Option<(u64, String)>; 3] = Default::default();
         // Last deletion by each name, whether its answer has arrived or not, and the uids in the answers.
         let (mut by_name, mut ended): ([u64; 3], Vec<String>) = Default::default();
