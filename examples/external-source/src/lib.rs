@@ -46,7 +46,7 @@ pub struct File(String);
 ///
 /// Never: the selector is valid.
 pub fn add_to(manager: &Manager, folder: &Path) -> Result<(), AddError> {
-    // The channel buffers changes while no controller runs, for example on standby.
+    // The channel holds names until the controller receives them. While it is full, the poller waits.
     let (changes, changed) = mpsc::channel(1024);
     manager.add(Poller { folder: folder.to_owned(), changes })?;
 
@@ -111,7 +111,8 @@ impl Runnable for Poller {
                 () = cx.shutdown() => return Ok(()),
                 _ = period.tick() => {}
             }
-            let found = scan(&self.folder)?;
+            let found = scan(&self.folder)
+                .map_err(|error| format!("cannot list the files of {}: {error}", self.folder.display()))?;
             let differs = |name: &&String| known.get(*name) != found.get(*name);
             for name in known.keys().chain(found.keys()).filter(differs) {
                 self.changes.send(File(name.clone())).await?;
@@ -127,9 +128,13 @@ fn scan(folder: &Path) -> io::Result<BTreeMap<String, (SystemTime, u64)>> {
     let mut files = BTreeMap::new();
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
-        let (name, meta) = (entry.file_name().into_string(), entry.metadata()?);
+        let meta = match entry.metadata() {
+            // The file was deleted since the folder was read.
+            Err(error) if error.kind() == ErrorKind::NotFound => continue,
+            meta => meta?,
+        };
         // No ConfigMap can have another name, so its reconcile would fail again and again.
-        if let Ok(name) = name
+        if let Ok(name) = entry.file_name().into_string()
             && meta.is_file()
             && is_object_name(&name)
         {

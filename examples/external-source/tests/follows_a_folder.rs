@@ -60,3 +60,14 @@ async fn config_maps_follow_files_and_other_changes_are_reverted() {
     manager.clone().run(play).await.expect("the manager stops when the play is over");
     assert_eq!(rights.unused(), UNUSED);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_missing_folder_ends_the_operator_with_an_error_that_names_it() {
+    let env = Environment::builder().start().await.expect("an API server starts");
+    let manager = Manager::new(env.client(), ManagerOptions::new("external-source"));
+    let folder = tempfile::tempdir().expect("a folder").path().join("missing");
+    add_to(&manager, &folder).expect("it is the only controller");
+    let error = manager.run(std::future::pending::<()>()).await.expect_err("there is no folder");
+    let text = format!("{error:?}");
+    assert!(text.contains(&format!("cannot list the files of {}", folder.display())), "{text}");
+}
