@@ -46,7 +46,7 @@ fn change_chapters(value: &mut Value, site: Option<&str>) {
 /// Returns the text of `page` with its links to files of the repository leading to `site`.
 fn with_links_to(site: Option<&str>, page: &Path, text: &str) -> String {
     let folder = Path::new(SOURCE).join(page.parent().unwrap_or(Path::new("")));
-    // Every second piece is a code block, whose brackets are not links.
+    // Every second piece is a code block. Its brackets are not links.
     let pieces = text.split("```").enumerate().map(|(index, piece)| match index % 2 {
         0 => prose_with_links_to(site, &folder, piece),
         _ => piece.to_owned(),

@@ -69,7 +69,7 @@ fn crates_have_the_metadata_of_a_registry() {
     offences.assert_none();
 }
 
-/// Crates that `cargo install` of cargo-operator compiles at most: it is the first step of a new user, who waits for it.
+/// Crates that `cargo install` of cargo-operator compiles at most: it is the first step of a new user.
 const MAX_INSTALLED: usize = 110;
 
 /// Neither the API server nor a Kubernetes client is part of cargo-operator. The operator's programs hold them, and are compiled anyway.
