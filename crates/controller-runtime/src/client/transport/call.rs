@@ -10,7 +10,7 @@ use kube::{
 };
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
-use super::error::ClientError;
+use super::{client_metrics::CountedBody, error::ClientError};
 use crate::object::DynamicKind;
 pub(in crate::client) use crate::rights::Verb;
 
@@ -283,7 +283,7 @@ pub struct Answer {
 pub(in crate::client) enum Content {
     Whole(Bytes),
     /// Body of a watch.
-    Stream(Body),
+    Stream(CountedBody),
 }
 
 impl Answer {

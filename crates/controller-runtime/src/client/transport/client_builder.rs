@@ -9,13 +9,14 @@ use super::{
     call::FieldValidation,
     call_observer::CallObserver,
     client::Client,
-    client_metrics::{ClientMetrics, NoMetrics, metered},
+    client_metrics::{ClientMetrics, NoMetrics},
     deadline,
-    declaration_check::{DeclarationCheck, checked},
+    declaration_check::DeclarationCheck,
     interceptor::Interceptor,
+    layers::Layers,
     limiter::Limiter,
     own_writes::OwnWrites,
-    send_once::send_once,
+    send_once::SendOnce,
     warnings::{LoggedWarnings, Warnings},
     write_gate::WriteGate,
 };
@@ -41,12 +42,14 @@ use crate::rights::DeclarationLog;
 #[must_use]
 pub struct ClientBuilder {
     settings: ClientSettings,
-    metrics: Option<Arc<dyn ClientMetrics>>,
 }
 
 /// Settings of a client. Methods that return a restricted client change a copy.
 #[derive(Clone)]
 pub(in crate::client) struct ClientSettings {
+    /// Sends requests to the API server.
+    pub(in crate::client) layers: Layers,
+    /// Client that sends its requests through the layers. Before [`ClientBuilder::build`] it is the client underneath.
     pub(in crate::client) kube: kube::Client,
     pub(in crate::client) field_manager: Arc<str>,
     pub(in crate::client) field_validation: Option<FieldValidation>,
@@ -60,14 +63,10 @@ pub(in crate::client) struct ClientSettings {
     pub(in crate::client) limiter: Option<Arc<Limiter>>,
     pub(in crate::client) warnings: Warnings,
     pub(in crate::client) logged_warnings: Arc<LoggedWarnings>,
-    pub(in crate::client) metrics: Arc<dyn ClientMetrics>,
-    pub(in crate::client) host: Arc<str>,
     pub(in crate::client) own_writes: Option<Arc<dyn OwnWrites>>,
     pub(in crate::client) observer: Option<Arc<dyn CallObserver>>,
     /// Rights that the program declares, for advice on a right that is missing.
     pub(in crate::client) declared: Option<Arc<DeclarationLog>>,
-    /// Refuses or reports requests that the program does not declare.
-    pub(in crate::client) declaration_check: Option<Arc<DeclarationCheck>>,
     pub(in crate::client) rng: Arc<Mutex<fastrand::Rng>>,
 }
 
@@ -75,7 +74,14 @@ impl ClientBuilder {
     pub(in crate::client) fn new(kube: kube::Client, field_manager: Arc<str>) -> Self {
         #[expect(clippy::disallowed_methods, reason = "the jitter of conflicts, unless `seed` is called")]
         let rng = fastrand::Rng::new();
+        let layers = Layers {
+            sender: SendOnce::through(kube.clone()),
+            check: None,
+            metrics: Arc::new(NoMetrics),
+            host: Arc::from(""),
+        };
         let settings = ClientSettings {
+            layers,
             kube,
             field_manager,
             field_validation: None,
@@ -87,15 +93,12 @@ impl ClientBuilder {
             limiter: None,
             warnings: Warnings::default(),
             logged_warnings: Arc::default(),
-            metrics: Arc::new(NoMetrics),
-            host: Arc::from(""),
             own_writes: None,
             observer: None,
             declared: None,
-            declaration_check: None,
             rng: Arc::new(Mutex::new(rng)),
         };
-        Self { settings, metrics: None }
+        Self { settings }
     }
 
     /// Limits requests to `burst` at once and `rate` a second on average, reads and retries included. Default: no limit, as in
@@ -165,14 +168,14 @@ impl ClientBuilder {
     /// Reports every request to `metrics`, including those made through [`Client::kube`]. Replaces the metrics set before.
     /// Default: none.
     pub fn metrics(mut self, metrics: Arc<dyn ClientMetrics>) -> Self {
-        self.metrics = Some(metrics);
+        self.settings.layers.metrics = metrics;
         self
     }
 
     /// Sets the name of the API server in metrics, such as `10.96.0.1:443`. Default: empty, because a [`kube::Client`] does not
     /// reveal its server.
     pub fn host(mut self, host: impl Into<Arc<str>>) -> Self {
-        self.settings.host = host.into();
+        self.settings.layers.host = host.into();
         self
     }
 
@@ -198,7 +201,7 @@ impl ClientBuilder {
     /// Lets `check` refuse or report requests that the program does not declare, including those through [`Client::kube`]. Default: all are
     /// sent.
     pub(crate) fn declaration_check(mut self, check: Arc<DeclarationCheck>) -> Self {
-        self.settings.declaration_check = Some(check);
+        self.settings.layers.check = Some(check);
         self
     }
 
@@ -211,17 +214,8 @@ impl ClientBuilder {
     /// Makes the client.
     #[must_use]
     pub fn build(self) -> Client {
-        // The layer that is added last sees a request first: metrics include requests that the check refuses.
-        let Self { mut settings, metrics } = self;
-        settings.kube = send_once(settings.kube);
-        if let Some(check) = &settings.declaration_check {
-            let metrics = metrics.clone().unwrap_or_else(|| Arc::clone(&settings.metrics));
-            settings.kube = checked(settings.kube, Arc::clone(check), metrics);
-        }
-        if let Some(metrics) = metrics {
-            settings.kube = metered(settings.kube, Arc::clone(&settings.host), Arc::clone(&metrics));
-            settings.metrics = metrics;
-        }
+        let Self { mut settings } = self;
+        settings.kube = settings.layers.to_kube();
         Client { settings: Arc::new(settings) }
     }
 }

@@ -1,7 +1,6 @@
 //! Metrics of a client's requests.
 
 use std::{
-    future::Future,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
@@ -49,56 +48,33 @@ impl ClientMetrics for NoMetrics {
     fn request(&self, _: &str, _: &str, _: &str) {}
 }
 
-/// Wraps `kube` so that every request through it is reported to `metrics`.
-pub(in crate::client) fn metered(
-    kube: kube::Client,
-    host: Arc<str>,
-    metrics: Arc<dyn ClientMetrics>,
-) -> kube::Client {
-    let namespace = kube.default_namespace().to_owned();
-    kube::Client::new(Metered { kube, host, metrics }, namespace)
-}
-
-struct Metered {
-    kube: kube::Client,
-    host: Arc<str>,
-    metrics: Arc<dyn ClientMetrics>,
-}
-
-impl tower_service::Service<Request<Body>> for Metered {
-    type Response = Response<CountedBody>;
-    type Error = kube::Error;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, kube::Error>> + Send>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), kube::Error>> {
-        Poll::Ready(Ok(())) // `send` waits until `kube` is ready
+/// Sends a request by `send`, and reports it to `metrics`.
+pub(super) async fn measured(
+    request: Request<Body>,
+    host: &Arc<str>,
+    metrics: &Arc<dyn ClientMetrics>,
+    send: impl AsyncFnOnce(Request<Body>) -> Result<Response<Body>, kube::Error>,
+) -> Result<Response<CountedBody>, kube::Error> {
+    let verb = request.method().clone();
+    // Requests arrive here as plain HTTP; only the query shows whether one is a watch.
+    let is_watch =
+        request.uri().query().is_some_and(|query| query.split('&').any(|pair| pair == "watch=true"));
+    if let Some(bytes) = request.body().size_hint().exact() {
+        metrics.request_size(verb.as_str(), host, bytes);
     }
-
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let (kube, host, metrics) = (self.kube.clone(), Arc::clone(&self.host), Arc::clone(&self.metrics));
-        let verb = request.method().clone();
-        // Requests arrive here as plain HTTP; only the query shows whether one is a watch.
-        let is_watch =
-            request.uri().query().is_some_and(|query| query.split('&').any(|pair| pair == "watch=true"));
-        Box::pin(async move {
-            if let Some(bytes) = request.body().size_hint().exact() {
-                metrics.request_size(verb.as_str(), &host, bytes);
-            }
-            let mut unanswered =
-                Unanswered { verb: &verb, host: &host, metrics: &*metrics, sent: Some(Instant::now()) };
-            let result = kube.send(request).await;
-            let status = result.as_ref().ok().map(Response::status);
-            unanswered.end(status.as_ref().map_or("<error>", StatusCode::as_str));
-            // Dropped here to end its borrow of `verb` and `host`, which move into the body.
-            drop(unanswered);
-            result.map(|response| {
-                response.map(|body| {
-                    let size = (!is_watch).then(|| ResponseSize { verb, host, metrics, bytes: 0 });
-                    CountedBody { body, size }
-                })
-            })
+    let mut unanswered = Unanswered { verb: &verb, host, metrics: &**metrics, sent: Some(Instant::now()) };
+    let result = send(request).await;
+    let status = result.as_ref().ok().map(Response::status);
+    unanswered.end(status.as_ref().map_or("<error>", StatusCode::as_str));
+    // Dropped here to end its borrow of `verb`, which moves into the body.
+    drop(unanswered);
+    result.map(|response| {
+        response.map(|body| {
+            let (host, metrics) = (Arc::clone(host), Arc::clone(metrics));
+            let size = (!is_watch).then(|| ResponseSize { verb, host, metrics, bytes: 0 });
+            CountedBody { body, size }
         })
-    }
+    })
 }
 
 /// A request without a response so far. If it is dropped, for example at its deadline, it counts as failed, as in client-go.
@@ -125,7 +101,7 @@ impl Drop for Unanswered<'_> {
 }
 
 /// A body that reports its length when it has been read or dropped.
-struct CountedBody {
+pub(in crate::client) struct CountedBody {
     body: Body,
     size: Option<ResponseSize>,
 }

@@ -2,16 +2,13 @@
 
 use std::{
     collections::BTreeSet,
-    pin::Pin,
     sync::{Arc, LazyLock},
-    task::{Context, Poll},
 };
 
 use http::{Request, Response};
 use kube::client::Body;
 use kube_apimachinery::rbac::{Action, OwnedAction, PolicyRule, ResourceAction};
 use parking_lot::Mutex;
-use tower_service::Service;
 
 use super::{call::Call, client_metrics::ClientMetrics, declared_rights};
 use crate::rights::{DeclarationLog, Declarations};
@@ -63,7 +60,11 @@ impl DeclarationCheck {
     }
 
     /// Counts and reports a request that no registration declares. Returns the response if it must not be sent.
-    fn refusal<B>(&self, request: &Request<B>, metrics: &dyn ClientMetrics) -> Option<Response<Body>> {
+    pub(super) fn refusal<B>(
+        &self,
+        request: &Request<B>,
+        metrics: &dyn ClientMetrics,
+    ) -> Option<Response<Body>> {
         let uri = request.uri();
         let action =
             OwnedAction::of_request(request.method().as_str(), uri.path(), uri.query().unwrap_or_default());
@@ -169,41 +170,6 @@ fn resource_of(action: &Action<'_>) -> String {
     let dot = if group.is_empty() { "" } else { "." };
     let slash = if subresource.is_empty() { "" } else { "/" };
     format!("{resource}{dot}{group}{slash}{subresource}")
-}
-
-/// Wraps `kube` so that `check` refuses or reports requests that no registration declares.
-/// They are counted in `metrics`.
-pub(in crate::client) fn checked(
-    kube: kube::Client,
-    check: Arc<DeclarationCheck>,
-    metrics: Arc<dyn ClientMetrics>,
-) -> kube::Client {
-    let namespace = kube.default_namespace().to_owned();
-    kube::Client::new(Checked { kube, check, metrics }, namespace)
-}
-
-struct Checked {
-    kube: kube::Client,
-    check: Arc<DeclarationCheck>,
-    metrics: Arc<dyn ClientMetrics>,
-}
-
-impl Service<Request<Body>> for Checked {
-    type Response = Response<Body>;
-    type Error = kube::Error;
-    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, kube::Error>> + Send>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), kube::Error>> {
-        Poll::Ready(Ok(())) // `send` waits until `kube` is ready
-    }
-
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
-        if let Some(refusal) = self.check.refusal(&request, &*self.metrics) {
-            return Box::pin(async { Ok(refusal) });
-        }
-        let kube = self.kube.clone();
-        Box::pin(async move { kube.send(request).await })
-    }
 }
 
 #[cfg(test)]

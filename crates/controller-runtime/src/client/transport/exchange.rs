@@ -4,7 +4,7 @@ use std::{error::Error as StdError, time::Duration};
 
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode, header};
-use kube::{client::Body, core::Status};
+use kube::core::Status;
 use tokio::time::{Instant, sleep};
 
 use super::{
@@ -12,6 +12,7 @@ use super::{
     call_observer::{Throttling, WaitingRun},
     client::Client,
     client_builder::ClientSettings,
+    client_metrics::CountedBody,
     deadline::Deadline,
     declared_rights,
     decode::decode,
@@ -76,7 +77,7 @@ impl Client {
             let Some(delay) = delay.filter(|delay| deadline.allows(*delay)) else {
                 return Err(refusal.into_error(settings, call));
             };
-            settings.metrics.retry(code.as_str(), call.verb.method().as_str(), &settings.host);
+            settings.layers.metrics.retry(code.as_str(), call.verb.method().as_str(), &settings.layers.host);
             tracing::debug!(
                 verb = %call.verb,
                 subject = call.subject(),
@@ -103,7 +104,11 @@ struct ErrorResponse {
 async fn wait_for_turn(settings: &ClientSettings, call: &Call) {
     if let Some(limiter) = &settings.limiter {
         let waited = limiter.wait().await;
-        settings.metrics.rate_limiter_duration(call.verb.method().as_str(), &settings.host, waited);
+        settings.layers.metrics.rate_limiter_duration(
+            call.verb.method().as_str(),
+            &settings.layers.host,
+            waited,
+        );
     }
 }
 
@@ -123,10 +128,10 @@ fn permit(settings: &ClientSettings, call: &Call) -> Result<WritePermit, ClientE
 /// Sends one request and reads the whole response, except for a watch.
 async fn once(settings: &ClientSettings, call: &Call) -> Result<Result<Answer, ErrorResponse>, ClientError> {
     let mut request = call.to_http()?;
-    if settings.declaration_check.is_some() {
+    if settings.layers.check.is_some() {
         request.extensions_mut().insert(call.clone());
     }
-    let response = settings.kube.send(request).await.map_err(|error| no_answer(settings, call, error))?;
+    let response = settings.layers.send(request).await.map_err(|error| no_answer(settings, call, error))?;
     let (parts, body) = response.into_parts();
     settings.warnings.take(call, &parts.headers, &settings.logged_warnings);
     // The events of a watch are read by the caller; any other body is read here, under the deadline.
@@ -143,12 +148,12 @@ async fn once(settings: &ClientSettings, call: &Call) -> Result<Result<Answer, E
     })
 }
 
-async fn read(settings: &ClientSettings, call: &Call, body: Body) -> Result<Bytes, ClientError> {
+async fn read(settings: &ClientSettings, call: &Call, body: CountedBody) -> Result<Bytes, ClientError> {
     read_body(body, MAX_ANSWER).await.map_err(|unread| match unread {
         UnreadBody::Broken(error) => no_answer(settings, call, error),
         UnreadBody::TooLong => {
             let reason = format!("the answer is longer than {} MiB", MAX_ANSWER >> 20);
-            ClientError::make(call, ErrorKind::NoAnswer(reason), None).of_host(&settings.host)
+            ClientError::make(call, ErrorKind::NoAnswer(reason), None).of_host(&settings.layers.host)
         }
     })
 }
@@ -168,7 +173,7 @@ fn no_answer(settings: &ClientSettings, call: &Call, error: kube::Error) -> Clie
         other => other,
     };
     // The address that failed, if the connection was not made; otherwise the configured name.
-    let host = unreachable(cause).unwrap_or(&settings.host);
+    let host = unreachable(cause).unwrap_or(&settings.layers.host);
     ClientError::make(call, ErrorKind::NoAnswer(innermost(cause).to_string()), None)
         .of_host(host)
         .caused_by(error)
@@ -179,7 +184,7 @@ pub(in crate::client) fn out_of_time(
     call: &Call,
     timeout: Duration,
 ) -> ClientError {
-    ClientError::make(call, ErrorKind::DeadlineExceeded { timeout }, None).of_host(&settings.host)
+    ClientError::make(call, ErrorKind::DeadlineExceeded { timeout }, None).of_host(&settings.layers.host)
 }
 
 fn interrupted(call: &Call, ended: PermitError) -> ClientError {

@@ -1,8 +1,8 @@
 //! Bodies of answers, with limits.
 
 use bytes::Bytes;
+use http_body::Body;
 use http_body_util::{BodyExt, Collected, LengthLimitError, Limited};
-use kube::client::Body;
 
 /// Largest body of a successful answer. The largest answers are pages of lists: 500 objects of at most 1.5 MiB each.
 pub(in crate::client) const MAX_ANSWER: usize = 1 << 30;
@@ -18,7 +18,10 @@ pub(crate) enum UnreadBody {
 }
 
 /// Reads a body of at most `limit` bytes.
-pub(crate) async fn read_body(body: Body, limit: usize) -> Result<Bytes, UnreadBody> {
+pub(crate) async fn read_body(
+    body: impl Body<Data = Bytes, Error = kube::Error>,
+    limit: usize,
+) -> Result<Bytes, UnreadBody> {
     let collected = Limited::new(body, limit).collect().await;
     collected.map(Collected::to_bytes).map_err(|error| match error.downcast::<kube::Error>() {
         Ok(error) => UnreadBody::Broken(*error),
@@ -28,7 +31,9 @@ pub(crate) async fn read_body(body: Body, limit: usize) -> Result<Bytes, UnreadB
 }
 
 /// Reads the body of an error. One that is too long counts as empty.
-pub(crate) async fn read_error(body: Body) -> Result<Bytes, kube::Error> {
+pub(crate) async fn read_error(
+    body: impl Body<Data = Bytes, Error = kube::Error>,
+) -> Result<Bytes, kube::Error> {
     match read_body(body, MAX_ERROR).await {
         Ok(text) => Ok(text),
         Err(UnreadBody::TooLong) => Ok(Bytes::new()),
@@ -39,6 +44,7 @@ pub(crate) async fn read_error(body: Body) -> Result<Bytes, kube::Error> {
 #[cfg(test)]
 mod tests {
     use futures::FutureExt;
+    use kube::client::Body;
 
     use super::*;
 

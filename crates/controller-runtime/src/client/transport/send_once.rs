@@ -9,8 +9,7 @@
 
 use std::{
     convert::Infallible,
-    future::{Future, Ready, ready},
-    pin::Pin,
+    future::{Ready, ready},
     task::{Context, Poll},
 };
 
@@ -18,36 +17,28 @@ use http::{Request, Response};
 use kube::client::Body;
 use tower_service::Service;
 
-/// Wraps `kube` so that it sends each request once.
-pub(in crate::client) fn send_once(kube: kube::Client) -> kube::Client {
-    let namespace = kube.default_namespace().to_owned();
-    let bodies = kube::Client::new(Echo, "");
-    kube::Client::new(SendOnce { kube, bodies }, namespace)
-}
-
-struct SendOnce {
+/// Sends each request through a client once.
+#[derive(Clone)]
+pub(super) struct SendOnce {
     kube: kube::Client,
     /// Responds with the body of the request.
     bodies: kube::Client,
 }
 
-impl Service<Request<Body>> for SendOnce {
-    type Response = Response<Body>;
-    type Error = kube::Error;
-    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, kube::Error>> + Send>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), kube::Error>> {
-        Poll::Ready(Ok(())) // `send` waits until `kube` is ready
+impl SendOnce {
+    pub(super) fn through(kube: kube::Client) -> Self {
+        Self { kube, bodies: kube::Client::new(Echo, "") }
     }
 
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let (kube, bodies) = (self.kube.clone(), self.bodies.clone());
-        Box::pin(async move {
-            // The echoed body is a response body, which `kube` cannot clone, and therefore cannot send twice.
-            let (head, body) = request.into_parts();
-            let body = bodies.send(Request::new(body)).await?.into_body();
-            kube.send(Request::from_parts(head, body)).await
-        })
+    pub(super) fn default_namespace(&self) -> &str {
+        self.kube.default_namespace()
+    }
+
+    pub(super) async fn send(&self, request: Request<Body>) -> Result<Response<Body>, kube::Error> {
+        // The echoed body is a response body, which `kube` cannot clone, and therefore cannot send twice.
+        let (head, body) = request.into_parts();
+        let body = self.bodies.send(Request::new(body)).await?.into_body();
+        self.kube.send(Request::from_parts(head, body)).await
     }
 }
 
