@@ -64,6 +64,10 @@ impl ChangeObserver for ClientFindings {
     fn changed(&self, object: &WrittenObject<'_>) {
         self.fights.lock().changed(object, Instant::now());
     }
+
+    fn deleted(&self, uid: &str) {
+        self.fights.lock().forget(uid);
+    }
 }
 
 impl CallObserver for ClientFindings {

@@ -138,6 +138,13 @@ impl Fights {
         }
     }
 
+    /// Drops the state of a deleted object. Without it, an operator that creates and deletes objects would hold the last ones until as many
+    /// others are written.
+    pub(super) fn forget(&mut self, uid: &str) {
+        self.young.remove(uid);
+        self.old.remove(uid);
+    }
+
     pub(super) fn findings(&self, now: Instant, clock: Clock) -> Vec<Finding> {
         let tracked = self.young.values().chain(self.old.values());
         tracked
@@ -341,6 +348,19 @@ mod tests {
             }
         }
         assert!(test.fights.tracks(&format!("new-3-{}", 2 * TRACKED - 1)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_deleted_object_is_forgotten() {
+        let mut test = Test::new();
+        for number in 0..TRACKED + 1 {
+            test.write(&format!("web-{number}"), 0);
+        }
+        assert_eq!((test.fights.old.len(), test.fights.young.len()), (TRACKED, 1));
+        for number in 0..TRACKED + 1 {
+            test.fights.forget(&format!("web-{number}"));
+        }
+        assert_eq!((test.fights.old.len(), test.fights.young.len()), (0, 0));
     }
 
     #[tokio::test(start_paused = true)]

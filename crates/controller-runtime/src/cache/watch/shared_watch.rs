@@ -208,6 +208,13 @@ impl SharedWatch {
         }
     }
 
+    /// Notifies the observer of a deleted object.
+    pub(in crate::cache) fn report_deletion(&self, object: &IncomingObject<'_>) {
+        if let Some(observer) = &self.observer {
+            observer.deleted(&object.split.meta().uid);
+        }
+    }
+
     /// Records that the API server has sent data about a scope.
     pub(in crate::cache) fn note_data(&self, scope: &WatchScope) {
         let (now, mut last_data) = (Instant::now(), self.last_data.lock());

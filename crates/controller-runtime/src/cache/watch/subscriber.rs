@@ -30,7 +30,7 @@ pub(crate) trait WatchSubscriber: ReflectorStore + WatchObserver + CompressionWo
     fn resync(&self, now: Instant, rng: &mut fastrand::Rng) -> Option<Instant>;
 }
 
-/// Receives objects that a watch reports as changed, as the API server sends them, before caches drop their managed fields.
+/// Receives objects that a watch reports as changed or deleted, as the API server sends them, before caches drop their managed fields.
 ///
 /// Its methods are called for every event, so they must be short.
 pub(crate) trait ChangeObserver: Send + Sync {
@@ -39,6 +39,9 @@ pub(crate) trait ChangeObserver: Send + Sync {
 
     /// Receives the new state of an object of interest.
     fn changed(&self, object: &WrittenObject<'_>);
+
+    /// Receives the UID of a deleted object.
+    fn deleted(&self, uid: &str);
 }
 
 /// Store that a reflector keeps up to date.

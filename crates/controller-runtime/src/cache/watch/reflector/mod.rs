@@ -379,6 +379,7 @@ impl Reflector<'_> {
             }
             WatchLine::Deleted(object) => {
                 let (object, mut version) = (IncomingObject::from(object), None);
+                self.shared.report_deletion(&object);
                 self.shared.for_each(|subscriber| {
                     version = subscriber.remove(scope, &object).or_else(|| version.take());
                 });
