@@ -250,6 +250,14 @@ impl<'a> Reader<'a> {
         read.ok_or(Malformed { expected: "string", at: begin })
     }
 
+    /// Advances over a string or `null`, and returns the string decoded.
+    pub(crate) fn optional_string(&mut self) -> Result<Option<Cow<'a, str>>, Malformed> {
+        match self.peek() {
+            Some(b'n') => self.value().map(|_| None),
+            _ => self.string().map(Some),
+        }
+    }
+
     /// Advances over any value, and returns its text.
     pub(crate) fn value(&mut self) -> Result<&'a [u8], Malformed> {
         let first = self.peek();

@@ -1,9 +1,9 @@
 //! Construction of calls from objects, keys and patches, with checks of required fields.
 
-use std::sync::Arc;
+use std::{any::TypeId, collections::BTreeMap, sync::Arc};
 
-use bytes::Bytes;
 use kube::core::ObjectMeta;
+use parking_lot::RwLock;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -53,8 +53,16 @@ impl Client {
 
 pub(in crate::client) const APPLY: &str = "application/apply-patch+yaml";
 
+/// Returns the kind of a type. Each call names its kind, so a type has one value of it, for the life of the program.
 pub(in crate::client) fn kind<K: StaticObject>() -> Arc<DynamicKind> {
-    Arc::new(DynamicKind::of::<K>())
+    static KINDS: RwLock<BTreeMap<TypeId, Arc<DynamicKind>>> = RwLock::new(BTreeMap::new());
+    let id = TypeId::of::<K>();
+    if let Some(kind) = KINDS.read().get(&id) {
+        return Arc::clone(kind);
+    }
+    // Made without the lock, because the names of a kind are the user's code.
+    let kind = Arc::new(DynamicKind::of::<K>());
+    Arc::clone(KINDS.write().entry(id).or_insert(kind))
 }
 
 /// Returns a call for the object with this key.
@@ -126,6 +134,7 @@ pub(in crate::client) fn as_apply(mut call: Call) -> Result<Call, ClientError> {
 pub(in crate::client) fn with_patch(mut call: Call, patch: Patch) -> Result<Call, ClientError> {
     call.content_type = patch.content_type;
     let body = patch.into_body().map_err(|reason| ClientError::not_sent(&call, reason))?;
-    call.body = Bytes::from(body.to_string());
+    let body = serde_json::to_vec(&body).map_err(|error| ClientError::not_sent(&call, error.to_string()))?;
+    call.body = body.into();
     Ok(call)
 }

@@ -1,13 +1,19 @@
 //! Effects of this process's own writes on cached objects, derived from the responses.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 use kube::core::ApiResource;
+use serde::de::IgnoredAny;
 
 use super::{
     call::{Call, METADATA, Verb},
     preconditions::Preconditions,
 };
-use crate::object::Object;
+use crate::{
+    json::scan::{Malformed, Reader},
+    object::Object,
+};
 
 /// Receives this process's own writes, so that its cached reads need not wait for the watch to show them.
 pub(crate) trait OwnWrites: Send + Sync + 'static {
@@ -142,13 +148,13 @@ impl WriteOutcome {
         if !about_one || call.is_dry_run() || call.subresource() == Some("proxy") {
             return Self::Nothing;
         }
-        let Ok(seen) = serde_json::from_slice::<ResponseObject>(answer) else { return Self::Nothing };
+        let Ok(seen) = ResponseObject::read(answer) else { return Self::Nothing };
         let resource = &call.kind().resource;
         match seen.kind.as_deref() {
             Some("Status") if call.verb() == Verb::Delete => {
                 // The delete succeeded, so its preconditions held.
                 let Preconditions { uid, resource_version } = Preconditions::sent_by(call);
-                Self::deleted(seen.details.and_then(|details| details.uid).or(uid), resource_version)
+                Self::deleted(seen.details_uid.map(Cow::into_owned).or(uid), resource_version)
             }
             // The metadata of a namespace do not show whether it was removed.
             Some("PartialObjectMetadata") if call.accept == METADATA && is_namespace(resource) => {
@@ -164,9 +170,10 @@ impl WriteOutcome {
         }
     }
 
-    fn about(call: &Call, seen: ResponseObject, answer: &[u8], extent: Extent) -> Self {
+    fn about(call: &Call, seen: ResponseObject<'_>, answer: &[u8], extent: Extent) -> Self {
         if seen.is_deleted(call.verb(), answer) {
-            Self::deleted(seen.metadata.uid, seen.metadata.resource_version)
+            let ResponseMetadata { uid, resource_version, .. } = seen.metadata;
+            Self::deleted(uid.map(Cow::into_owned), resource_version.map(Cow::into_owned))
         } else {
             Self::Written(extent)
         }
@@ -181,7 +188,7 @@ impl WriteOutcome {
 /// Returns whether an object was removed, from the response to its delete: a `Status`, or for some kinds the object's last
 /// state.
 pub(in crate::client) fn reports_deletion(answer: &[u8]) -> bool {
-    let seen = serde_json::from_slice::<ResponseObject>(answer);
+    let seen = ResponseObject::read(answer);
     seen.is_ok_and(|seen| seen.kind.as_deref() == Some("Status") || seen.is_deleted(Verb::Delete, answer))
 }
 
@@ -199,33 +206,42 @@ pub(in crate::client) fn name_in(answer: &[u8]) -> Option<String> {
 }
 
 /// The parts of a response that determine its effect.
-#[derive(serde::Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct ResponseObject {
-    api_version: Option<String>,
-    kind: Option<String>,
-    #[serde(default)]
-    metadata: ResponseMetadata,
-    details: Option<Details>,
+#[derive(Default)]
+struct ResponseObject<'a> {
+    api_version: Option<Cow<'a, str>>,
+    kind: Option<Cow<'a, str>>,
+    metadata: ResponseMetadata<'a>,
+    /// UID in the details of a `Status`.
+    details_uid: Option<Cow<'a, str>>,
 }
 
-#[derive(serde::Deserialize, Default)]
-#[serde(rename_all = "camelCase")]
-struct ResponseMetadata {
-    uid: Option<String>,
-    resource_version: Option<String>,
-    deletion_timestamp: Option<String>,
+#[derive(Default)]
+struct ResponseMetadata<'a> {
+    uid: Option<Cow<'a, str>>,
+    resource_version: Option<Cow<'a, str>>,
+    is_deleting: bool,
     deletion_grace_period_seconds: Option<i64>,
-    #[serde(default)]
-    finalizers: Vec<String>,
+    has_finalizers: bool,
 }
 
-#[derive(serde::Deserialize)]
-struct Details {
-    uid: Option<String>,
-}
+impl<'a> ResponseObject<'a> {
+    /// Finds the parts in one pass, because every write has a response.
+    fn read(answer: &'a [u8]) -> Result<Self, Malformed> {
+        let (mut seen, mut reader) = (Self::default(), Reader::new(answer));
+        reader.object(|key, reader| match &*key {
+            "apiVersion" => reader.optional_string().map(|text| seen.api_version = text),
+            "kind" => reader.optional_string().map(|text| seen.kind = text),
+            "metadata" => reader.object(|key, reader| seen.metadata.read_member(&key, reader)),
+            "details" if reader.peek() == Some(b'{') => reader.object(|key, reader| match &*key {
+                "uid" => reader.optional_string().map(|text| seen.details_uid = text),
+                _ => reader.value().map(drop),
+            }),
+            _ => reader.value().map(drop),
+        })?;
+        reader.end()?;
+        Ok(seen)
+    }
 
-impl ResponseObject {
     /// Returns whether the response is of this group and version; true if it has none.
     fn is_of(&self, resource: &ApiResource) -> bool {
         self.api_version.as_ref().is_none_or(|version| *version == resource.api_version)
@@ -234,18 +250,38 @@ impl ResponseObject {
     /// Returns whether the object in the response `answer` was removed. A response to an immediate delete may hold the state
     /// before.
     fn is_deleted(&self, verb: Verb, answer: &[u8]) -> bool {
-        let ResponseMetadata { deletion_timestamp, deletion_grace_period_seconds, finalizers, .. } =
-            &self.metadata;
+        let ResponseMetadata { is_deleting, deletion_grace_period_seconds, has_finalizers, .. } =
+            self.metadata;
         // Some kinds answer a delete with the object unchanged. After other writes the object is not being deleted.
-        if deletion_timestamp.is_none() {
+        if !is_deleting {
             return verb == Verb::Delete;
         }
         let is_namespace =
             self.kind.as_deref() == Some("Namespace") && self.api_version.as_deref() == Some("v1");
         // Each of these still delays the removal.
-        finalizers.is_empty()
+        !has_finalizers
             && deletion_grace_period_seconds.unwrap_or(0) == 0
             && !(is_namespace && (verb != Verb::Delete || namespace_waits(answer)))
+    }
+}
+
+impl<'a> ResponseMetadata<'a> {
+    fn read_member(&mut self, name: &str, reader: &mut Reader<'a>) -> Result<(), Malformed> {
+        match name {
+            "uid" => self.uid = reader.optional_string()?,
+            "resourceVersion" => self.resource_version = reader.optional_string()?,
+            "deletionTimestamp" => self.is_deleting = reader.optional_string()?.is_some(),
+            "deletionGracePeriodSeconds" => {
+                // `null` and values of another type count as absent.
+                self.deletion_grace_period_seconds = serde_json::from_slice(reader.value()?).ok();
+            }
+            "finalizers" => {
+                let finalizers = serde_json::from_slice::<Vec<IgnoredAny>>(reader.value()?);
+                self.has_finalizers = finalizers.is_ok_and(|finalizers| !finalizers.is_empty());
+            }
+            _ => drop(reader.value()?),
+        }
+        Ok(())
     }
 }
 
