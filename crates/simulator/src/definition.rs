@@ -8,6 +8,7 @@ use kube_envtest::Rights;
 use serde_json::Value;
 
 use crate::{
+    gate::Gate,
     oracle::Oracle,
     remote::AnyRemote,
     similar::{Masks, World},
@@ -71,8 +72,8 @@ pub(crate) struct Instance {
     pub(crate) replicas: u8,
 }
 
-/// Makes one process of a program.
-pub(crate) type MakeProcess = Rc<dyn Fn(kube::Client, Instance) -> Result<Manager, BoxError>>;
+/// Makes one process of a program, which reaches the API server through the gate.
+pub(crate) type MakeProcess = Rc<dyn Fn(Gate, Instance) -> Result<Manager, BoxError>>;
 
 /// Makes the remote system of this name for a run.
 pub(crate) type MakeRemote = Rc<dyn Fn(Arc<str>) -> Arc<dyn AnyRemote>>;

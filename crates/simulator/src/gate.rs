@@ -49,8 +49,8 @@ impl std::error::Error for ConnectionLost {}
 
 impl Gate {
     /// Returns a client that sends its requests through the gate.
-    pub(crate) fn client(self) -> kube::Client {
-        kube::Client::new(self, "default")
+    pub(crate) fn client(&self) -> kube::Client {
+        kube::Client::new(self.clone(), "default")
     }
 
     fn add(&self, name: Arc<CallName>, caller: &Arc<()>, request: Request<Full<Bytes>>, answers: Answers) {

@@ -17,6 +17,7 @@ use serde_json::json;
 use crate::{
     definition::{Check, Definition, MakeProcess, Now, Program, When, resource_of},
     explore::{Explore, Finding, Reference, Report, Settings, Tried, jobs, search},
+    gate::Gate,
     names::{OPERATOR, is_replica},
     oracle::Oracle,
     picture,
@@ -51,7 +52,7 @@ impl Simulation {
     /// Like [`new`](Self::new), but the function also makes the manager, with options of its own. Servers of the manager must be
     /// off, because a simulation has no sockets. It must not set a seed or an epoch, which the simulation sets.
     pub fn of(name: &str, operator: impl Fn(kube::Client) -> Manager + 'static) -> Self {
-        let make = Rc::new(move |client, _| Ok(operator(client)));
+        let make = Rc::new(move |gate: Gate, _| Ok(operator(gate.client())));
         Self::with_operator(name, Program::new(OPERATOR, make))
     }
 
@@ -383,8 +384,10 @@ impl Simulation {
 /// Returns the function that makes a manager named `name` and sets it up.
 fn made_by<E: Into<BoxError>>(name: &str, add: impl Fn(&Manager) -> Result<(), E> + 'static) -> MakeProcess {
     let name = name.to_owned();
-    Rc::new(move |client, instance| {
-        let mut options = ManagerOptions::new(&*name);
+    Rc::new(move |gate, instance| {
+        let client = gate.client();
+        // Requests of the operator then pass no queue of a `kube` client.
+        let mut options = ManagerOptions::new(&*name).client(move |client| client.service(gate.clone()));
         if instance.replicas > 1 {
             let identity = format!("{name}-{}.{}", instance.replica, instance.life);
             let election = LeaderElectionOptions::new(&*name).namespace("default").identity(identity);

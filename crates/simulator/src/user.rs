@@ -6,6 +6,8 @@ use controller_runtime::{BoxError, Client, DynamicKind};
 use kube::core::DynamicObject;
 use serde_json::Value;
 
+use crate::gate::Gate;
+
 /// Client of a step. It writes as `user`, and has all permissions.
 ///
 /// All methods of [`Client`] are available. Objects in YAML without a namespace belong to `default`.
@@ -15,8 +17,8 @@ pub struct User {
 }
 
 impl User {
-    pub(crate) fn new(connection: kube::Client) -> Self {
-        Self { client: Client::new(connection, "user") }
+    pub(crate) fn new(gate: Gate) -> Self {
+        Self { client: Client::builder(gate.client(), "user").service(gate).build() }
     }
 
     /// Applies the objects in `yaml`, one after the other.

@@ -272,7 +272,7 @@ impl<'d> Run<'d> {
             working: JoinSet::new(),
             processes: Process::of(&definition.programs),
             tasks_without_processes: None,
-            user: User::new(gate.client()),
+            user: User::new(gate),
             reconciles,
             open: BTreeMap::new(),
             without_lead: BTreeMap::new(),

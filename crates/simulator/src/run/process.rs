@@ -299,10 +299,9 @@ impl Run<'_> {
             rights: program.rights.clone(),
             pumps: Arc::clone(&self.pumps),
         };
-        let client = gate.client();
         let set_up = SetUp { actor, hub: self.hub.clone(), remotes: Arc::clone(&self.remotes) };
         let instance = Instance { replica, life, replicas: program.replicas };
-        let make = AssertUnwindSafe(|| set_up.during(|| (program.make)(client, instance)));
+        let make = AssertUnwindSafe(|| set_up.during(|| (program.make)(gate, instance)));
         let made = catch_unwind(make).unwrap_or_else(|panic| {
             let message = panic.downcast_ref::<String>().map(String::as_str);
             let message = message.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or_default();

@@ -2,8 +2,12 @@
 
 use std::{sync::Arc, time::Duration};
 
+use bytes::Bytes;
+use http::{Request, Response};
+use kube::client::Body;
 use kube_workqueue::BucketError;
 use parking_lot::Mutex;
+use tower_service::Service;
 
 use super::{
     call::FieldValidation,
@@ -12,6 +16,7 @@ use super::{
     client_metrics::{ClientMetrics, NoMetrics},
     deadline,
     declaration_check::DeclarationCheck,
+    direct,
     interceptor::Interceptor,
     layers::Layers,
     limiter::Limiter,
@@ -20,7 +25,7 @@ use super::{
     warnings::{LoggedWarnings, Warnings},
     write_gate::WriteGate,
 };
-use crate::rights::DeclarationLog;
+use crate::{error::BoxError, rights::DeclarationLog};
 
 /// Options of a [`Client`].
 ///
@@ -76,6 +81,7 @@ impl ClientBuilder {
         let rng = fastrand::Rng::new();
         let layers = Layers {
             sender: SendOnce::through(kube.clone()),
+            service: None,
             check: None,
             metrics: Arc::new(NoMetrics),
             host: Arc::from(""),
@@ -99,6 +105,22 @@ impl ClientBuilder {
             rng: Arc::new(Mutex::new(rng)),
         };
         Self { settings }
+    }
+
+    /// Calls `service`, such as an API server in process, instead of the [`kube::Client`], whose default namespace still applies. A
+    /// [`kube::Client`] hands each request to a task of its own and cannot be told not to repeat it, so that each body passes another one
+    /// first; a request to a service is a call. The service must not repeat requests. Default: the [`kube::Client`].
+    pub fn service<S, B>(mut self, service: S) -> Self
+    where
+        S: Service<Request<Body>, Response = Response<B>, Error: Into<BoxError>, Future: Send>
+            + Clone
+            + Send
+            + Sync
+            + 'static,
+        B: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+    {
+        self.settings.layers.service = Some(direct::through(service));
+        self
     }
 
     /// Limits requests to `burst` at once and `rate` a second on average, reads and retries included. Default: no limit, as in

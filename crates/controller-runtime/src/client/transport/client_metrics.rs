@@ -13,6 +13,8 @@ use http_body::{Body as _, Frame, SizeHint};
 use kube::client::Body;
 use tokio::time::Instant;
 
+use super::direct::ReceivedBody;
+
 /// Receives measurements of requests, with the meaning and labels of client-go's metrics.
 ///
 /// `verb` and `method` are HTTP methods in capitals, as in client-go. `host` is the value of
@@ -53,7 +55,7 @@ pub(super) async fn measured(
     request: Request<Body>,
     host: &Arc<str>,
     metrics: &Arc<dyn ClientMetrics>,
-    send: impl AsyncFnOnce(Request<Body>) -> Result<Response<Body>, kube::Error>,
+    send: impl AsyncFnOnce(Request<Body>) -> Result<Response<ReceivedBody>, kube::Error>,
 ) -> Result<Response<CountedBody>, kube::Error> {
     let verb = request.method().clone();
     // Requests arrive here as plain HTTP; only the query shows whether one is a watch.
@@ -102,7 +104,7 @@ impl Drop for Unanswered<'_> {
 
 /// A body that reports its length when it has been read or dropped.
 pub(in crate::client) struct CountedBody {
-    body: Body,
+    body: ReceivedBody,
     size: Option<ResponseSize>,
 }
 
@@ -116,7 +118,7 @@ struct ResponseSize {
 
 impl http_body::Body for CountedBody {
     type Data = Bytes;
-    type Error = <Body as http_body::Body>::Error;
+    type Error = kube::Error;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,

@@ -16,13 +16,17 @@ use tower_service::Service;
 use super::{
     client_metrics::{ClientMetrics, CountedBody, measured},
     declaration_check::DeclarationCheck,
+    direct::{ReceivedBody, SendRequest},
     send_once::SendOnce,
 };
 
 /// Sends requests through the layers. Clones share the client underneath.
 #[derive(Clone)]
 pub(in crate::client) struct Layers {
+    /// The client underneath.
     pub(super) sender: SendOnce,
+    /// Service to call instead of the client underneath.
+    pub(super) service: Option<Arc<SendRequest>>,
     /// Refuses or reports requests that the program does not declare.
     pub(super) check: Option<Arc<DeclarationCheck>>,
     pub(super) metrics: Arc<dyn ClientMetrics>,
@@ -37,9 +41,11 @@ impl Layers {
     ) -> Result<Response<CountedBody>, kube::Error> {
         // Metrics include requests that the check refuses.
         measured(request, &self.host, &self.metrics, async |request| {
-            match self.check.as_ref().and_then(|check| check.refusal(&request, &*self.metrics)) {
-                Some(refusal) => Ok(refusal),
-                None => self.sender.send(request).await,
+            let refusal = self.check.as_ref().and_then(|check| check.refusal(&request, &*self.metrics));
+            match (refusal, &self.service) {
+                (Some(refusal), _) => Ok(refusal.map(ReceivedBody::Kube)),
+                (None, Some(service)) => service(request).await,
+                (None, None) => Ok(self.sender.send(request).await?.map(ReceivedBody::Kube)),
             }
         })
         .await

@@ -10,6 +10,7 @@ pub(super) mod deadline;
 pub(crate) mod declaration_check;
 mod declared_rights;
 pub(super) mod decode;
+mod direct;
 pub(super) mod discovery;
 pub(crate) mod error;
 pub(super) mod exchange;
