@@ -18,7 +18,7 @@ pub use duration::duration;
 pub use encoding_json::{json, write_json};
 pub use netip::{ZonedAddress, address, prefix};
 #[cfg(feature = "time")]
-pub use time::{Layout, format_seconds, time};
+pub use time::{Layout, format_seconds, is_in_seconds, time};
 pub use unified_diff::unified_diff;
 pub use url::Url;
 

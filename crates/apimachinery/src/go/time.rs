@@ -198,6 +198,18 @@ pub fn format_seconds(time: Timestamp) -> String {
     Timestamp::from_second(seconds).map_or_else(|_| time.to_string(), |time| time.to_string())
 }
 
+/// Whether a valid time has the form of [`format_seconds`], such as `2026-01-02T03:04:05Z`, so that its text is that of the same time in whole
+/// seconds. A leap second does not, because it is read as the second before.
+#[must_use]
+pub fn is_in_seconds(time: &str) -> bool {
+    let separators = [(4, b'-'), (7, b'-'), (10, b'T'), (13, b':'), (16, b':'), (19, b'Z')];
+    let is_in_form = |(place, byte): (usize, u8)| match separators.iter().find(|(at, _)| *at == place) {
+        Some((_, separator)) => byte == *separator,
+        None => byte.is_ascii_digit(),
+    };
+    time.len() == 20 && time.bytes().enumerate().all(is_in_form) && &time[17..19] != "60"
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -213,6 +225,23 @@ mod tests {
             ("0001-01-01T00:00:00.000000001Z", "0001-01-01T00:00:00Z"),
         ] {
             assert_eq!(format_seconds(time.parse().unwrap()), formatted, "{time}");
+        }
+    }
+
+    #[test]
+    fn a_time_in_seconds_is_its_own_text() {
+        for (time, expected) in [
+            ("2026-01-02T03:04:05Z", true),
+            ("0001-01-01T00:00:00Z", true),
+            ("2016-12-31T23:59:60Z", false),
+            ("2026-01-02T03:04:05.0Z", false),
+            ("2026-01-02t03:04:05z", false),
+            ("2026-01-02 03:04:05Z", false),
+            ("20260102T030405.000Z", false),
+            ("2026-01-02T03:04:05+00:00", false),
+        ] {
+            let is_own_text = time.parse().is_ok_and(|parsed: Timestamp| format_seconds(parsed) == time);
+            assert_eq!((is_in_seconds(time), is_own_text), (expected, expected), "{time}");
         }
     }
 

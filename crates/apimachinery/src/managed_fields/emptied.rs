@@ -31,6 +31,12 @@ impl Emptied {
         Self(root.below)
     }
 
+    /// Whether there are no such lists.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Makes the writer of an update the owner of the lists, after [`track_update`](super::track_update). `reset` names fields that the
     /// endpoint ignores.
     pub fn track(&self, new: &mut Value, writer: &Writer<'_>, reset: &[&str]) {

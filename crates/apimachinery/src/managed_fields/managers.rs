@@ -240,7 +240,7 @@ fn decode_entry(index: usize, entry: &Value) -> Result<(ManagerId, Owned), Strin
     if api_version.is_empty() {
         return Err("apiVersion must not be empty".to_owned());
     }
-    match text("fieldsType").as_str() {
+    match entry["fieldsType"].as_str().unwrap_or_default() {
         "FieldsV1" => {}
         "" => return Err(format!("missing fieldsType in managed fields entry {index}")),
         other => return Err(format!("invalid fieldsType {} in managed fields entry {index}", quote(other))),
@@ -251,9 +251,10 @@ fn decode_entry(index: usize, entry: &Value) -> Result<(ManagerId, Owned), Strin
             .ok_or_else(|| format!("error decoding the fieldsV1 of managed fields entry {index}"))?,
     };
     let time = match &entry["time"] {
-        Value::String(time) => {
-            let time = time.parse().map_err(|_| format!("invalid time in managed fields entry {index}"))?;
-            Some(go::format_seconds(time))
+        Value::String(text) => {
+            let time = text.parse().map_err(|_| format!("invalid time in managed fields entry {index}"))?;
+            // All entries that were written by a server.
+            Some(if go::is_in_seconds(text) { text.clone() } else { go::format_seconds(time) })
         }
         _ => None,
     };
