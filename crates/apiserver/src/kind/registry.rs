@@ -214,6 +214,11 @@ impl ServedKind {
         if self.is_custom() { stored.document.written_as() == self.id } else { !self.resource.is_converted }
     }
 
+    /// Whether an object that this resource has stored is read as the value that was written, up to the forms of its numbers.
+    pub(crate) fn reads_what_it_writes(&self, stored: &Stored) -> bool {
+        self.webhook.is_none() && self.stored_as.is_none() && self.reads_as_stored(stored)
+    }
+
     /// Returns the stored form of an object of this resource. Fields that the storage version does not declare are lost. If a webhook
     /// [converts writes](Self::converts_writes), the form is that of this version, in which objects may be stored as well.
     pub(crate) fn document(&self, object: &Value) -> Document {

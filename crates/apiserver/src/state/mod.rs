@@ -9,6 +9,7 @@ mod commits;
 pub(crate) mod deletion;
 #[cfg_attr(not(feature = "persistence"), path = "no_persistence.rs")]
 pub(crate) mod persistence;
+mod recent_objects;
 mod services;
 mod tap;
 mod turns;
@@ -34,6 +35,7 @@ use self::clock::Clock;
 use self::commits::Commits;
 pub(crate) use self::commits::CommitsSubscription;
 use self::persistence::CommitJournal;
+pub(crate) use self::recent_objects::RecentObjects;
 pub(crate) use self::services::{Reservation, Services};
 pub(crate) use self::tap::Tap;
 pub use self::tap::{Commit, CommittedObject};
@@ -92,6 +94,8 @@ pub(crate) struct ClusterState {
     pub(crate) metrics: Metrics,
     /// Addresses of Services.
     services: Arc<Services>,
+    /// Values of the objects that were updated last.
+    pub(crate) recent: RecentObjects,
 }
 
 /// Contents of a server when it starts.
@@ -188,6 +192,7 @@ impl ClusterState {
             webhooks,
             metrics: Metrics::default(),
             services,
+            recent: RecentObjects::default(),
         }
     }
 

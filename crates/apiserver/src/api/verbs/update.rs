@@ -171,7 +171,7 @@ pub(crate) async fn change(
         let stored = call.cluster.read(|store| store.get(served.storage(), &key).cloned());
         let stored = stored.ok_or_else(|| call.not_found())?;
         let shown = call.converted(Arc::clone(&stored)).await?;
-        let old = served.value(&shown);
+        let old = call.cluster.recent.take(served, &key, &shown).unwrap_or_else(|| served.value(&shown));
         // A dry run starts from the storage.
         let cached = if options.dry_run { None } else { call.convert_cached(&old).await? };
         let wanted = call.with_conversions(|| transform(call, &old)).await?;
@@ -252,6 +252,7 @@ pub(crate) async fn change(
             !served.is_custom() || document.same(&encoded())
         };
         if !gone && document.same(&stored.document) && is_wanted && is_unchanged() {
+            call.cluster.recent.put(served, &key, &shown, old);
             return Ok(Changed::Stored(shown));
         }
         if options.dry_run {
@@ -266,7 +267,10 @@ pub(crate) async fn change(
         match commit {
             Ok(event) => {
                 return Ok(match &event.after {
-                    Some(stored) => Changed::Stored(call.converted(Arc::clone(stored)).await?),
+                    Some(stored) => {
+                        call.cluster.recent.put(served, &key, stored, new);
+                        Changed::Stored(call.converted(Arc::clone(stored)).await?)
+                    }
                     // The commit deleted the object: respond with its last state.
                     None => Changed::Value(new),
                 });
@@ -401,7 +405,7 @@ pub(crate) async fn track(
 /// Makes the manager of this request the owner of lists in which JSON shows no change, but Go does.
 fn track_emptied(call: &Call, empty: &EmptyParts, new: &mut Value, options: &WriteOptions) {
     let (served, subresource) = (&call.served, call.path.subresource.as_str());
-    if !served.strategy.tracks_fields() {
+    if empty.owned.is_empty() || !served.strategy.tracks_fields() {
         return;
     }
     let (manager, now) = (call.manager(options), call.cluster.clock.now_seconds());
