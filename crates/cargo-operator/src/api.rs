@@ -76,7 +76,7 @@ pub fn run(arguments: &Api, here: &Path, shell: &Shell) -> Result<(), Failure> {
             shell.warn(format_args!("{shown} has no single Operator::new(…): add {calls} to yours"));
         }
     }
-    shell.note("Next", format_args!("cargo test   # also of the new {}", kind.kinds()));
+    shell.note("Next", format_args!("cargo test   # now also tests {}", kind.kinds()));
     write::remind_of_manifests(&project.folder, shell);
     Ok(())
 }

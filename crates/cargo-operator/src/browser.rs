@@ -1,25 +1,34 @@
 //! Opens pages in the user's browser.
 
-use std::{
-    env,
-    ffi::OsString,
-    process::{Command, Stdio},
-};
+use std::{env, ffi::OsString, process::Stdio, time::Duration};
+
+use tokio::{process::Command, time::timeout};
 
 use crate::shell::Shell;
 
-/// Opens a page with the program in `$BROWSER`, or else with that of the desktop. Prints the address if neither can be run.
-pub(crate) fn open(page: &str, shell: &Shell) {
+/// Time within which a program that finds no browser ends.
+const SOON: Duration = Duration::from_millis(500);
+
+/// Opens a page with the program in `$BROWSER`, or else with that of the desktop. Prints the address if that cannot be run, or fails soon.
+pub(crate) async fn open(page: &str, shell: &Shell) {
     let opened = command(env::var_os("BROWSER"))
         .arg(page)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn();
-    match opened {
-        // The program may run as long as the browser, so it is not waited for.
-        Ok(_) => shell.status("Opened", "the page of explanations in the browser"),
-        Err(_) => shell.note("Open", page),
+    let is_open = match opened {
+        // It may run for as long as the browser does.
+        Ok(mut program) => match timeout(SOON, program.wait()).await {
+            Ok(ended) => ended.is_ok_and(|status| status.success()),
+            Err(_) => true,
+        },
+        Err(_) => false,
+    };
+    if is_open {
+        shell.status("Opened", "the page of explanations in the browser");
+    } else {
+        shell.note("Open", page);
     }
 }
 

@@ -32,13 +32,20 @@ pub struct Operator {
     #[command(subcommand)]
     command: Command,
     /// Print errors and results only
-    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    #[arg(short, long, global = true, conflicts_with = "verbose", display_order = 100)]
     quiet: bool,
     /// Print the commands that run
-    #[arg(short, long, global = true)]
+    #[arg(short, long, global = true, display_order = 101)]
     verbose: bool,
     /// Colour: auto, always or never
-    #[arg(long, value_name = "WHEN", global = true, default_value = "auto", hide_possible_values = true)]
+    #[arg(
+        long,
+        value_name = "WHEN",
+        global = true,
+        default_value = "auto",
+        hide_possible_values = true,
+        display_order = 102
+    )]
     color: ColorChoice,
 }
 
@@ -53,6 +60,10 @@ enum Command {
     /// Write Rust types of a kind that another program defines, from its CustomResourceDefinition
     Import(import::Import),
     /// Run the operator on an API server of its own, and again after each change, until Ctrl-C
+    #[command(
+        override_usage = "cargo operator dev [OPTIONS] [-- FLAGS]...",
+        after_help = "FLAGS are passed to the operator, such as -- --log-level=debug"
+    )]
     Dev(dev::Dev),
     /// Print why an object is not reconciled, or the state of the operator
     Explain(explain::Explain),

@@ -204,11 +204,30 @@ pub(crate) async fn answer(
         .map_err(|_| Failure::new(format!("kubectl {} gave no answer within 30 s", words.join(" "))))?
         .map_err(|error| absent(&error))?;
     if !output.status.success() {
-        let errors = String::from_utf8_lossy(&output.stderr);
-        let reason = errors.trim().trim_start_matches("error: ");
-        return Err(Failure::new(format!("kubectl {}: {reason}", words.join(" "))));
+        return Err(failure_of(context, &String::from_utf8_lossy(&output.stderr)));
     }
     String::from_utf8(output.stdout).map_err(|_| Failure::new("kubectl did not print text"))
+}
+
+/// Error for the output of a kubectl that failed.
+fn failure_of(context: &str, errors: &str) -> Failure {
+    let lines = errors.lines().map(|line| line.trim().trim_start_matches("error: "));
+    let reason = lines.filter(|line| !line.is_empty() && !is_log_line(line)).collect::<Vec<_>>().join(" ");
+    let failure = Failure::new(format!("kubectl, context {context}: {reason}"));
+    if reason.contains("was refused") || reason.contains("Unable to connect to the server") {
+        return failure
+            .hint("start the cluster, or choose another one: kubectl config get-contexts lists them");
+    }
+    failure
+}
+
+/// Whether a line is one of kubectl's own log: `E1126 23:01:36.633195   12405 memcache.go:265] …`.
+fn is_log_line(line: &str) -> bool {
+    let (first, rest) = line.split_at_checked(1).unwrap_or_default();
+    let date = rest.split(' ').next().unwrap_or_default();
+    matches!(first, "E" | "W" | "I" | "F")
+        && date.len() == 4
+        && date.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 fn kubectl(context: &str, words: &[&str]) -> Command {
@@ -256,6 +275,21 @@ mod tests {
         let all = [&of_others[..], &["guestbook-7d9c-x2_5"]].concat();
         assert_eq!(leads(&all).as_deref(), Some("guestbook-7d9c-x2"));
         assert_eq!(leader(&leases(&all), ""), None);
+    }
+
+    #[test]
+    fn errors_of_kubectl_are_one_line_without_its_log() {
+        let errors = "E1126 23:01:36.633195   12405 memcache.go:265] \"Unhandled Error\" err=\"refused\"\n\
+            The connection to the server 127.0.0.1:1 was refused - did you specify the right host or port?\n";
+        let failure = failure_of("dead", errors);
+        assert_eq!(
+            failure.message,
+            "kubectl, context dead: The connection to the server 127.0.0.1:1 was refused - did you specify the right host or port?"
+        );
+        assert!(failure.hint.is_some_and(|hint| hint.starts_with("start the cluster")));
+        let failure = failure_of("nope", "error: cannot locate context \"nope\"\n");
+        assert_eq!(failure.message, "kubectl, context nope: cannot locate context \"nope\"");
+        assert_eq!(failure.hint, None);
     }
 
     #[test]

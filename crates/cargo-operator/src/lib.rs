@@ -3,7 +3,7 @@
 //! The program only parses arguments and calls this library, so that its parts can be tested. Only an operator's own program knows
 //! its kinds, rights and manifests: commands about them build and run that program.
 //!
-//! Modules in reading order: [`cli`] (arguments), [`failure`] and [`shell`] (output), [`names`] (rules for names), [`library`] and
+//! Modules in reading order: [`cli`] (arguments), [`failure`] and [`shell`] (output; `wrap` breaks lines), [`names`] (rules for names), [`library`] and
 //! [`template`] (files of a new project), [`edit`] and [`mod@write`] (changes of files), [`new`], [`settings`] and [`project`] (the
 //! operator's package and programs; `cargo_json` reads cargo's answers), [`api`] and [`webhook`] (additional code; `conversion` has the
 //! text of a version), [`import`] (types of kinds that other programs define), [`dev`] (an API server that runs while the operator
@@ -34,4 +34,5 @@ pub mod shell;
 pub mod template;
 pub mod upgrade;
 pub mod webhook;
+mod wrap;
 pub mod write;

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::failure::Failure;
+
 /// Origin of the libraries that a new project depends on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Library {
@@ -22,21 +24,54 @@ impl Library {
     pub const PACKAGES: [(&str, &str); 2] =
         [("controller-runtime", "controller-runtime"), ("kube-envtest", "envtest")];
 
-    /// The origin that fits this program: the checkout that it was built from, as long as that exists, or else the published
-    /// version with its own number.
-    #[must_use]
-    pub fn of_this_program() -> Self {
-        let root =
-            Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).filter(|root| Self::is_checkout(root));
-        match root {
-            Some(root) => Self::Checkout { root: root.to_owned() },
-            None => Self::Registry { version: env!("CARGO_PKG_VERSION").to_owned() },
+    /// The origin that fits this program: the checkout that it was built from, or the published version with its own number.
+    ///
+    /// # Errors
+    ///
+    /// The checkout does not exist any more.
+    pub fn of_this_program() -> Result<Self, Failure> {
+        Self::of_sources(Path::new(env!("CARGO_MANIFEST_DIR")))
+    }
+
+    /// The origin that fits a program whose sources are in a folder.
+    fn of_sources(sources: &Path) -> Result<Self, Failure> {
+        // Cargo unpacks published packages to `registry/src/<registry>/<package>`.
+        let parent = |generation: usize| sources.ancestors().nth(generation).and_then(Path::file_name);
+        if parent(2).is_some_and(|name| name == "src") && parent(3).is_some_and(|name| name == "registry") {
+            return Ok(Self::Registry { version: env!("CARGO_PKG_VERSION").to_owned() });
         }
+        let root = sources.ancestors().nth(2).unwrap_or(sources);
+        if Self::is_checkout(root) {
+            return Ok(Self::Checkout { root: root.to_owned() });
+        }
+        Err(Failure::new(format!(
+            "controller-runtime is not in {} any more, where this program was built",
+            root.display()
+        ))
+        .hint("install this program again: cargo install --path crates/cargo-operator, in a checkout"))
     }
 
     /// Whether a folder holds the packages.
     #[must_use]
     pub fn is_checkout(root: &Path) -> bool {
         Self::PACKAGES.iter().all(|(_, folder)| root.join("crates").join(folder).join("Cargo.toml").is_file())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn projects_depend_on_the_sources_of_this_program() {
+        let this = Library::of_this_program().expect("the checkout of this test");
+        assert!(matches!(this, Library::Checkout { root } if Library::is_checkout(&root)));
+        let published = "/cargo/registry/src/index.crates.io-1949cf8c/cargo-operator-0.1.0";
+        let version = env!("CARGO_PKG_VERSION").to_owned();
+        assert_eq!(Library::of_sources(Path::new(published)), Ok(Library::Registry { version }));
+        let gone = Library::of_sources(Path::new("/gone/controller-runtime/crates/cargo-operator"));
+        let message =
+            "controller-runtime is not in /gone/controller-runtime any more, where this program was built";
+        assert_eq!(gone.map_err(|failure| failure.message), Err(message.to_owned()));
     }
 }

@@ -58,7 +58,7 @@ pub fn run(arguments: &New, parent: &Path, shell: &Shell) -> Result<(), Failure>
     let kind = KindName::new(&arguments.group, &arguments.version, &kind, used).map_err(Failure::from)?;
     let library = match &arguments.path {
         Some(path) => checkout(path)?,
-        None => Library::of_this_program(),
+        None => Library::of_this_program()?,
     };
     let scope = if arguments.cluster_scoped { KindScope::Cluster } else { KindScope::Namespaced };
     let workflow = if arguments.no_ci { Workflow::Absent } else { Workflow::GitHub };

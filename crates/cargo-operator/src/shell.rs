@@ -2,14 +2,15 @@
 
 use std::{
     fmt::{self, Display},
-    io::Write,
+    io::{IsTerminal, Write},
 };
 
-use anstream::eprintln;
+use anstream::{eprint, eprintln};
 use anstyle::{AnsiColor, Style};
 use serde::Deserialize;
+use terminal_size::terminal_size_of;
 
-use crate::failure::Failure;
+use crate::{failure::Failure, wrap};
 
 const VERB: Style = AnsiColor::Green.on_default().bold();
 const NEXT: Style = AnsiColor::Cyan.on_default().bold();
@@ -86,8 +87,15 @@ impl Shell {
 
     /// Prints a line of a result to standard output.
     pub fn result(&self, text: impl Display) {
+        end_progress();
         // A closed pipe, as behind `| head`, is no failure.
         let _ = writeln!(std::io::stdout(), "{text}");
+    }
+
+    /// Prints text for users to standard output, in lines that fit the terminal.
+    pub fn text(&self, text: impl Display) {
+        let width = terminal_size_of(std::io::stdout()).map(|(width, _)| width);
+        self.result(wrap::fit(&text.to_string(), width));
     }
 
     /// Prints an event of the log of a program that this one runs.
@@ -98,11 +106,12 @@ impl Shell {
             LogLevel::Info => VERB,
             LogLevel::Debug | LogLevel::Trace => NEXT,
         };
-        eprintln!("    {style}{level:<5}{style:#} {text}");
+        print_line(style, &format!("    {level:<5}"), format_args!(" {text}"));
     }
 
     /// Passes on a line that a program has written to standard error.
     pub fn pass_on(&self, text: impl Display) {
+        end_progress();
         eprintln!("{text}");
     }
 
@@ -115,20 +124,36 @@ impl Shell {
 
     /// Reports a problem that does not end the command.
     pub fn warn(&self, text: impl Display) {
-        eprintln!("{WARNING}warning{WARNING:#}: {text}");
+        print_line(WARNING, "warning", format_args!(": {text}"));
     }
 
     /// Reports the problem that ends the command.
     pub fn fail(&self, failure: &Failure) {
-        eprintln!("{ERROR}error{ERROR:#}: {failure}");
+        print_line(ERROR, "error", format_args!(": {failure}"));
         if let Some(hint) = &failure.hint {
-            eprintln!("{NEXT}{:>12}{NEXT:#} {hint}", "Hint");
+            print_line(NEXT, &format!("{:>12}", "Hint"), format_args!(" {hint}"));
         }
     }
 
     fn line(&self, style: Style, word: &str, text: impl Display) {
         if self.verbosity != Verbosity::Quiet {
-            eprintln!("{style}{word:>12}{style:#} {text}");
+            print_line(style, &format!("{word:>12}"), format_args!(" {text}"));
         }
+    }
+}
+
+/// Prints a styled beginning and a text to standard error, in lines that fit the terminal.
+fn print_line(style: Style, start: &str, text: impl Display) {
+    end_progress();
+    let width = terminal_size_of(std::io::stderr()).map(|(width, _)| width);
+    let line = wrap::fit(&format!("{start}{text}"), width);
+    let text = line.strip_prefix(start).unwrap_or(&line);
+    eprintln!("{style}{start}{style:#}{text}");
+}
+
+/// Erases the line of the terminal in which the cursor is: cargo leaves its progress bar there while it builds.
+fn end_progress() {
+    if std::io::stderr().is_terminal() {
+        eprint!("\x1b[2K\r");
     }
 }

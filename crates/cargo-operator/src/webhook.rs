@@ -104,9 +104,12 @@ impl<'p> KindFiles<'p> {
     fn add_webhooks(&mut self, wanted: Webhooks, name: &OperatorName) -> Result<(), Failure> {
         if self.module.1.has_module("webhooks") {
             let file = self.shown(&self.folder.join(&self.kind.module).join("webhooks.rs"));
-            return Err(
-                Failure::new(format!("{} has webhooks already", self.kind.kind)).hint(format!("edit {file}"))
-            );
+            let (kind, controller) = (&self.kind.kind, self.shown(&self.controller.0));
+            let sorts = [("Defaulter", ".defaulted()"), ("Validator", ".validated()")];
+            let steps = sorts.map(|(sort, call)| {
+                format!("a {sort} belongs in {file} and {call} after .for_kind::<{kind}>() in {controller}")
+            });
+            return Err(Failure::new(format!("{kind} has webhooks already")).hint(steps.join("; ")));
         }
         self.module.1.add_module("mod webhooks;");
         self.edited.push(format!("{} (mod webhooks)", self.shown(&self.module.0)));

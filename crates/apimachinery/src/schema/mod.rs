@@ -25,7 +25,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 pub use builtin::{builtin, definition, definitions, schema_of_kind};
-use node::{Child, MetadataRules, SchemaNode};
+use node::{Child, MetadataSchema, SchemaNode};
 pub use node::{Definitions, JsonType, ListType, PatchStrategy, ValueKind};
 pub use object_meta::{coerce_metadata, coerce_stored_metadata};
 pub use structural::{Brackets, RootKeyword, find_field};
@@ -248,7 +248,7 @@ impl<'a> Cursor<'a> {
     /// [`property`](Self::property), which is ObjectMeta.
     fn own_property(self, name: &str) -> Option<Self> {
         match &self.node.metadata_rules {
-            MetadataRules::OfObject(own) if name == "metadata" => own.as_ref().map(|child| self.at(child)),
+            MetadataSchema::OfObject(own) if name == "metadata" => own.as_ref().map(|child| self.at(child)),
             _ => self.property(name),
         }
     }
@@ -336,7 +336,7 @@ impl<'a> Cursor<'a> {
 
     /// Whether values are Kubernetes objects, at the root or embedded, so that their `metadata` is `ObjectMeta`.
     fn has_object_meta(self) -> bool {
-        matches!(self.node.metadata_rules, MetadataRules::OfObject(_))
+        matches!(self.node.metadata_rules, MetadataSchema::OfObject(_))
     }
 
     /// Whether the schema declares properties, or a schema for other names (`additionalProperties`).

@@ -97,7 +97,7 @@ impl PatchStrategy {
 
 /// Schema with which `metadata` is validated.
 #[derive(Debug, Default)]
-pub(super) enum MetadataRules {
+pub(super) enum MetadataSchema {
     /// The schema of the property `metadata`, which is a property like any other.
     #[default]
     OfProperty,
@@ -124,7 +124,7 @@ pub(super) struct SchemaNode {
     pub(super) list_type: ListType,
     pub(super) atomic_map: bool,
     pub(super) patch: PatchStrategy,
-    pub(super) metadata_rules: MetadataRules,
+    pub(super) metadata_rules: MetadataSchema,
     /// Boxed because most nodes have none.
     pub(super) rules: Option<Box<ValueRules>>,
 }

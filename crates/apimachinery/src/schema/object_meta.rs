@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 use serde_json::{Map, Value, json};
 
 use super::go_decoding;
-use super::node::{Child, Definitions, JsonType, MetadataRules, SchemaNode, ValueKind};
+use super::node::{Child, Definitions, JsonType, MetadataSchema, SchemaNode, ValueKind};
 use super::schema_parser;
 use super::{Cursor, Schema};
 use crate::field_path::FieldPath;
@@ -78,7 +78,7 @@ pub(super) fn declare(node: &mut SchemaNode) {
         node.properties.entry(name.to_owned()).or_insert_with(|| Child::inline(Arc::clone(&STRING)));
     }
     let restricted = node.properties.insert("metadata".to_owned(), Child::inline(Arc::clone(&OBJECT_META)));
-    node.metadata_rules = MetadataRules::OfObject(restricted);
+    node.metadata_rules = MetadataSchema::OfObject(restricted);
 }
 
 /// Converts `metadata` of a custom object as Go's `ObjectMeta` does: a null label becomes an empty string; other nulls

@@ -21,13 +21,13 @@ const LIMIT: usize = 256 << 10;
 pub(crate) struct RecentObjects(Mutex<Recent>);
 
 /// ID of a served resource, and key of an object.
-type Id = (u64, Key);
+type ObjectId = (u64, Key);
 
 #[derive(Debug, Default)]
 struct Recent {
-    objects: BTreeMap<Id, RecentObject>,
+    objects: BTreeMap<ObjectId, RecentObject>,
     /// The objects by their numbers, the oldest first.
-    order: BTreeMap<u64, Id>,
+    order: BTreeMap<u64, ObjectId>,
     /// Number of the next object.
     next: u64,
     /// Length of the texts of all objects.
@@ -66,7 +66,7 @@ impl RecentObjects {
 }
 
 impl Recent {
-    fn remove(&mut self, id: &Id) -> Option<RecentObject> {
+    fn remove(&mut self, id: &ObjectId) -> Option<RecentObject> {
         let object = self.objects.remove(id)?;
         self.order.remove(&object.number);
         self.length -= object.length;
@@ -74,7 +74,7 @@ impl Recent {
     }
 
     /// Adds an object. Returns those that it replaces: its former state, and the oldest ones above the limit.
-    fn add(&mut self, id: Id, object: impl FnOnce(u64) -> RecentObject) -> Vec<RecentObject> {
+    fn add(&mut self, id: ObjectId, object: impl FnOnce(u64) -> RecentObject) -> Vec<RecentObject> {
         let mut replaced: Vec<RecentObject> = self.remove(&id).into_iter().collect();
         let object = object(self.next);
         self.length += object.length;

@@ -14,7 +14,7 @@ use tokio::{
 use super::{
     Dev, Development,
     cluster::{ChosenCluster, Cluster},
-    keys::{Key, Keys},
+    keys::Keys,
     rendered::Rendered,
     samples::{Choice, Samples},
     session::{PORT_IN_USE, Session},
@@ -114,24 +114,31 @@ impl Development {
             1 => "1 definition".to_owned(),
             count => format!("{count} definitions"),
         };
-        let user = self.target.user();
-        let rights = if user.is_empty() { String::new() } else { format!(" and the rights of {user}") };
+        // On a cluster the operator has the rights of the user.
+        let rights = if matches!(self.target, Target::Own(_)) { " and the operator's rights" } else { "" };
         self.shell.status(
             "Installed",
             format_args!("{definitions}{rights} (built in {:.1} s)", build.as_secs_f64()),
         );
         self.start(program)?;
+        if matches!(self.target, Target::Cluster(_)) {
+            let started = format_args!("{}; changes of objects have no lines with --on", self.project.bin);
+            self.shell.status("Started", started);
+        }
         if let Some(page) = self.target.publish().await? {
             self.shell.status("Explain", &page);
             if arguments.open {
-                browser::open(&page, &self.shell);
+                browser::open(&page, &self.shell).await;
             }
         }
         if self.samples.as_ref().is_some_and(|samples| samples.exists()) {
             self.apply_samples(Choice::All).await;
         }
         if self.keys.is_some() {
-            self.shell.note("Keys", Key::HELP);
+            self.shell.note("Keys", self.keys_help());
+        }
+        if self.target.has_earlier_objects() {
+            self.watch_first_runs();
         }
         Ok(())
     }
@@ -162,7 +169,7 @@ async fn on_cluster(
     let duration = began.elapsed();
     let flags = Cluster::flags(more);
     let rendered = Rendered::by(&program, &flags).await?;
-    let target = Target::Cluster(cluster.connect(project, &rendered, folder).await?);
+    let target = Target::Cluster(cluster.connect(&rendered, folder).await?);
     Ok(FirstBuild { program, rendered, flags, target, began, duration })
 }
 
@@ -207,7 +214,8 @@ async fn start_server(
     let kubeconfig = write::relative(&started.kubeconfig, here.as_deref().unwrap_or(folder));
     let before = counted(&started.objects);
     let kept = if before.is_empty() { String::new() } else { format!(", {before} from before") };
-    shell.status("API server", format_args!("{}{kept}   export KUBECONFIG={kubeconfig}", started.url));
+    shell.status("API server", format_args!("{}{kept}", started.url));
+    shell.note("Kubeconfig", format_args!("export KUBECONFIG={kubeconfig}"));
     Ok(rendered)
 }
 

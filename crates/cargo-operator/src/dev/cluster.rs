@@ -2,6 +2,7 @@
 //! user confirms it.
 
 use std::{
+    fs,
     io::{self, BufRead, IsTerminal, Write},
     path::{Path, PathBuf},
 };
@@ -16,8 +17,6 @@ const LOCAL: &str = "kind-";
 #[derive(Debug)]
 pub(super) struct Cluster {
     context: String,
-    /// Name of the operator's program.
-    bin: String,
     kubeconfig: PathBuf,
     shell: Shell,
 }
@@ -49,15 +48,9 @@ impl ChosenCluster {
         Ok(Self { context: context.to_owned(), server, config, shell })
     }
 
-    /// Checks that the operator neither runs in the cluster already nor needs to be called from there. Writes the kubeconfig.
-    pub(super) async fn connect(
-        self,
-        project: &Project,
-        rendered: &Rendered,
-        folder: &Path,
-    ) -> Result<Cluster, Failure> {
+    /// Checks that the operator does not run in the cluster already. Writes the kubeconfig.
+    pub(super) async fn connect(self, rendered: &Rendered, folder: &Path) -> Result<Cluster, Failure> {
         let Self { context, server, config, shell } = self;
-        refuse_webhooks(&project.bin, &context, rendered)?;
         if let Some((namespace, name)) = rendered.account() {
             let words = [
                 "get",
@@ -81,7 +74,7 @@ impl ChosenCluster {
         let kubeconfig = folder.join("cluster.kubeconfig");
         write::secret(&kubeconfig, &config)?;
         shell.status("Cluster", format_args!("{server} (context {context}), with your own rights"));
-        Ok(Cluster { context, bin: project.bin.clone(), kubeconfig, shell })
+        Ok(Cluster { context, kubeconfig, shell })
     }
 }
 
@@ -102,9 +95,8 @@ impl Cluster {
         &self.kubeconfig
     }
 
-    /// Installs or changes definitions. Refuses a program that has webhooks now.
+    /// Installs or changes definitions.
     pub(super) async fn define(&self, rendered: &Rendered) -> Result<(), Failure> {
-        refuse_webhooks(&self.bin, &self.context, rendered)?;
         let list = serde_json::json!({ "apiVersion": "v1", "kind": "List", "items": rendered.definitions })
             .to_string();
         self.apply("-", Some(&list)).await.map(drop)
@@ -115,21 +107,20 @@ impl Cluster {
         Ok(self.apply(&path.display().to_string(), None).await?.lines().count())
     }
 
+    /// Removes the kubeconfig, which has the user's credentials.
+    pub(super) fn end(&self) {
+        match fs::remove_file(&self.kubeconfig) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                self.shell.warn(format_args!("cannot remove {}: {error}", self.kubeconfig.display()));
+            }
+            _ => self.shell.note("Note", format_args!("the definitions stay in context {}", self.context)),
+        }
+    }
+
     async fn apply(&self, file: &str, input: Option<&str>) -> Result<String, Failure> {
         let words = ["apply", "--server-side", "--field-manager=cargo-operator", "-f", file];
         kubectl::answer(&self.context, &words, input, &self.shell).await
     }
-}
-
-/// Refuses an operator with webhooks, which the API server of a cluster could not call.
-fn refuse_webhooks(bin: &str, context: &str, rendered: &Rendered) -> Result<(), Failure> {
-    if rendered.services.is_empty() {
-        return Ok(());
-    }
-    Err(Failure::new(format!(
-        "{bin} has webhooks, and the API server of context {context} cannot call them on this host"
-    ))
-    .hint("leave out --on to run them on the API server of dev, or run without them: add -- --enable-webhooks=false"))
 }
 
 /// Whether a context is for development: the settings name it, or kind made it.
@@ -175,24 +166,6 @@ mod tests {
         {
             assert_eq!(is_allowed(context, &named), allowed, "{context}");
         }
-    }
-
-    /// Also one that gets its first webhook while the session runs.
-    #[tokio::test]
-    async fn an_operator_with_webhooks_is_refused() {
-        let cluster = Cluster {
-            context: "staging".to_owned(),
-            bin: "album".to_owned(),
-            kubeconfig: PathBuf::new(),
-            shell: Shell::new(crate::shell::Verbosity::Quiet),
-        };
-        let services = vec![("album".to_owned(), "album-webhooks".to_owned())];
-        let refused =
-            cluster.define(&Rendered { services, ..Rendered::default() }).await.expect_err("webhooks");
-        assert_eq!(
-            refused.message,
-            "album has webhooks, and the API server of context staging cannot call them on this host"
-        );
     }
 
     #[test]

@@ -27,9 +27,18 @@ pub(super) enum Key {
 }
 
 impl Key {
-    /// The keys, for users.
-    pub(super) const HELP: &str =
-        "r restart   s samples   e explain the latest failure   o open the page   q quit";
+    /// The keys of a session, for users. With them a line of a terminal with 80 columns is full.
+    pub(super) fn help(has_samples: bool, has_explanations: bool) -> String {
+        let keys = [
+            ("r restart", true),
+            ("s samples", has_samples),
+            ("e explain failure", has_explanations),
+            ("o open page", has_explanations),
+            ("q quit", true),
+        ];
+        let keys: Vec<_> = keys.into_iter().filter(|(_, is_there)| *is_there).map(|(key, _)| key).collect();
+        keys.join("   ")
+    }
 
     fn of(byte: u8) -> Option<Self> {
         Some(match byte {
@@ -134,10 +143,15 @@ mod tests {
 
     #[test]
     fn each_key_of_the_help_has_a_meaning() {
-        let letters = Key::HELP.split("   ").filter_map(|part| part.bytes().next());
-        let keys: Vec<_> = letters.map(Key::of).collect();
-        let expected = [Key::Restart, Key::Samples, Key::Explain, Key::Open, Key::Quit].map(Some);
-        assert_eq!(keys, expected);
+        let keys = |has_samples: bool, has_explanations: bool| {
+            let help = Key::help(has_samples, has_explanations);
+            // Behind the word `Keys`, with which a line begins.
+            assert!(help.len() + 13 < 80, "{help}");
+            help.split("   ").filter_map(|part| Key::of(part.bytes().next()?)).collect::<Vec<_>>()
+        };
+        assert_eq!(keys(true, true), [Key::Restart, Key::Samples, Key::Explain, Key::Open, Key::Quit]);
+        assert_eq!(keys(true, false), [Key::Restart, Key::Samples, Key::Quit]);
+        assert_eq!(keys(false, false), [Key::Restart, Key::Quit]);
         assert_eq!((Key::of(b'x'), Key::of(b'\n')), (Some(Key::Help), None));
     }
 }

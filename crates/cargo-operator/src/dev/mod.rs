@@ -136,7 +136,7 @@ impl Development {
     async fn serve(&mut self) -> Result<(), Failure> {
         loop {
             match self.next().await {
-                Event::Line(line) => self.shell.result(line?),
+                Event::Line(line) => self.shell.text(line?),
                 Event::Changed(changed) => {
                     self.shell.status("Changed", &changed.files);
                     self.sample_state.saved(&changed.samples);
@@ -233,7 +233,7 @@ impl Development {
         match line {
             LogLine::Failed(failed) => {
                 if let Some(line) = self.target.failed(&failed).await? {
-                    self.shell.result(format_args!("    {line}"));
+                    self.shell.text(line);
                 }
             }
             LogLine::Event(event) => self.shell.log(event.level, event.text),
@@ -245,18 +245,31 @@ impl Development {
     async fn press(&mut self, key: Key) {
         match key {
             Key::Restart => self.build(),
-            Key::Samples => self.apply_samples(Choice::All).await,
+            Key::Explain | Key::Open if !self.target.has_explanations() => {
+                self.shell.note(
+                    "Explain",
+                    "on a cluster, deploy the operator and run cargo operator explain --context",
+                );
+            }
             Key::Explain => self.report(Self::explain).await,
             Key::Open => self.report(Self::open).await,
-            Key::Help | Key::Quit => self.shell.note("Keys", Key::HELP),
+            Key::Samples if self.samples.is_none() => {
+                self.shell.note("Samples", "on a cluster they are applied only with --samples");
+            }
+            Key::Samples => self.apply_samples(Choice::All).await,
+            Key::Help | Key::Quit => self.shell.note("Keys", self.keys_help()),
         }
+    }
+
+    fn keys_help(&self) -> String {
+        Key::help(self.samples.is_some(), self.target.has_explanations())
     }
 
     /// Prints the latest failure of the operator.
     async fn explain(&mut self) -> Result<(), Failure> {
         let place = Place::of_session(&self.project.folder.join("target/operator"))?;
         match explain::last_failure(&place).await? {
-            Some(text) => self.shell.result(text.trim_end()),
+            Some(text) => self.shell.text(text.trim_end()),
             None => self.shell.note("Explain", "no request fails"),
         }
         Ok(())
@@ -264,7 +277,7 @@ impl Development {
 
     async fn open(&mut self) -> Result<(), Failure> {
         let place = Place::of_session(&self.project.folder.join("target/operator"))?;
-        browser::open(&place.page(), &self.shell);
+        browser::open(&place.page(), &self.shell).await;
         Ok(())
     }
 
@@ -297,13 +310,18 @@ impl Development {
             "Restarted",
             format_args!("{bin} (built in {build:.1} s, the old one stopped in {stopped} ms)"),
         );
+        self.watch_first_runs();
+        Ok(())
+    }
+
+    /// Reports the first reconciles of an operator that has started, as soon as they have ended.
+    fn watch_first_runs(&mut self) {
         self.first_runs = JoinSet::new();
         // Without its address, because the user has chosen that, nothing is asked.
         let place = Place::of_session(&self.project.folder.join("target/operator"));
         if let (Target::Own(_), Ok(first)) = (&self.target, place.and_then(|place| FirstRuns::at(&place))) {
             self.first_runs.spawn(first);
         }
-        Ok(())
     }
 
     fn start(&mut self, program: &Path) -> Result<(), Failure> {

@@ -61,7 +61,10 @@ impl LogLine {
 impl fmt::Display for FailedReconcile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { kind, namespace, name, error } = self;
-        write!(f, "{}  failed: {error}", object(kind, namespace, name))
+        // As the lines about objects in a session with an API server of its own.
+        let object = object(kind, namespace, name);
+        let (kind, place) = object.split_once(' ').unwrap_or(("", &object));
+        write!(f, "{kind:>12} {place}  failed: {error}")
     }
 }
 
@@ -193,7 +196,7 @@ mod tests {
         let LogLine::Failed(found) = LogLine::parse(&line("ERROR", &format!("{failed},{SPAN}"))) else {
             panic!("a failure")
         };
-        assert_eq!(found.to_string(), "guestbook default/sample  failed: theme not found");
+        assert_eq!(found.to_string(), "   guestbook default/sample  failed: theme not found");
         assert_eq!(
             found,
             FailedReconcile {

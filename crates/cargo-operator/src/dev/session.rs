@@ -21,9 +21,7 @@ use super::{
     operator_log::FailedReconcile,
     rendered::Rendered,
     session_folder::{copy_into, in_use},
-    session_messages::{
-        Applied, Done, Flags, Installed, Message, Published, Started, WAITING_LINES, read_messages,
-    },
+    session_messages::{Applied, Done, Flags, Message, Published, Started, WAITING_LINES, read_messages},
 };
 use crate::{ask, failure::Failure};
 
@@ -58,8 +56,8 @@ pub(super) struct Session {
     flags: Vec<String>,
     /// Kubeconfig with which the operator connects. Empty before [`Session::start`].
     operator_kubeconfig: PathBuf,
-    /// User name of the operator. Empty before [`Session::install`].
-    user: String,
+    /// Whether the session before has left objects of the operator's kinds.
+    has_earlier_objects: bool,
 }
 
 impl Session {
@@ -92,7 +90,7 @@ impl Session {
             reader,
             flags: Vec::new(),
             operator_kubeconfig: PathBuf::new(),
-            user: String::new(),
+            has_earlier_objects: false,
         };
         if let Err(failure) = session.greet(HELLO).await {
             session.kill().await;
@@ -141,6 +139,7 @@ impl Session {
             }))
             .await?;
         self.operator_kubeconfig.clone_from(&started.operator_kubeconfig);
+        self.has_earlier_objects = !started.objects.is_empty();
         Ok(started)
     }
 
@@ -148,8 +147,7 @@ impl Session {
     pub(super) async fn install(&mut self, rendered: &Rendered) -> Result<(), Failure> {
         let Rendered { definitions, rights, .. } = rendered;
         let request = json!({ "request": "install", "definitions": definitions, "rights": rights });
-        let Installed { user } = self.request(&request).await?;
-        self.user = user;
+        let Done {} = self.request(&request).await?;
         Ok(())
     }
 
@@ -183,6 +181,11 @@ impl Session {
         Ok(page)
     }
 
+    /// Whether the session before has left objects of the operator's kinds.
+    pub(super) fn has_earlier_objects(&self) -> bool {
+        self.has_earlier_objects
+    }
+
     /// Flags with which the operator runs.
     pub(super) fn flags(&self) -> &[String] {
         &self.flags
@@ -191,11 +194,6 @@ impl Session {
     /// Kubeconfig with which the operator connects.
     pub(super) fn operator_kubeconfig(&self) -> &Path {
         &self.operator_kubeconfig
-    }
-
-    /// User name of the operator.
-    pub(super) fn user(&self) -> &str {
-        &self.user
     }
 
     /// Waits for the next line to print; an error if the process has ended.
@@ -359,7 +357,7 @@ mod tests {
                 reader,
                 flags: Vec::new(),
                 operator_kubeconfig: PathBuf::new(),
-                user: String::new(),
+                has_earlier_objects: false,
             };
             let failure = session.greet(Duration::ZERO).await.expect_err("no greeting");
             assert!(failure.message.ends_with(reason), "{}", failure.message);
@@ -375,7 +373,7 @@ mod tests {
             begin(&format!("{HELLO_LINE}\n{FLAGS}\n{lines}\n{answer}")).await.expect("a session");
         assert_eq!(session.flags(), ["--a"]);
         assert_eq!(session.apply(Path::new("/samples")).await, Ok(2));
-        for line in ["my own main", "    a  created", r#"{"unknown":1}"#] {
+        for line in ["my own main", "a  created", r#"{"unknown":1}"#] {
             assert_eq!(session.next_line().await.as_deref(), Ok(line));
         }
         session.end().await;

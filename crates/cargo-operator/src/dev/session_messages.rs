@@ -64,13 +64,6 @@ pub(super) struct Flags {
     pub(super) words: Vec<String>,
 }
 
-/// The answer to `install`.
-#[derive(Deserialize)]
-pub(super) struct Installed {
-    /// User name of the operator.
-    pub(super) user: String,
-}
-
 /// The answer to `apply`.
 #[derive(Deserialize)]
 pub(super) struct Applied {
@@ -115,7 +108,7 @@ pub(super) async fn read_messages(
             _ => return,
         }
         let text = match serde_json::from_slice(&line) {
-            Ok(Message::Line(text)) => format!("    {text}"),
+            Ok(Message::Line(text)) => text,
             Ok(reply) => {
                 if replies.send(reply).await.is_err() {
                     return;
@@ -173,8 +166,8 @@ mod tests {
         // The answer arrives although nothing has taken the lines.
         read_messages(output.as_bytes(), reply, line).await;
         assert_eq!(replies.recv().await, Some(Message::Answer(json!({}))));
-        assert_eq!(lines.recv().await.as_deref(), Some("    0"));
-        assert_eq!(lines.recv().await.as_deref(), Some("    1"));
+        assert_eq!(lines.recv().await.as_deref(), Some("0"));
+        assert_eq!(lines.recv().await.as_deref(), Some("1"));
         assert_eq!(lines.recv().await, None);
 
         let (reply, mut replies) = mpsc::channel(1);
@@ -187,7 +180,7 @@ mod tests {
             .await
             .expect("room");
         replies.recv().await.expect("an answer");
-        assert_eq!(lines.recv().await.as_deref(), Some("    0"));
+        assert_eq!(lines.recv().await.as_deref(), Some("0"));
         writer.write_all(b"{\"line\":\"3\"}\n{\"answer\":{}}\n").await.expect("room");
         replies.recv().await.expect("an answer");
         assert_eq!(lines.recv().await.as_deref(), Some("    (2 lines were left out)"));

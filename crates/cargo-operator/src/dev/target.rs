@@ -58,12 +58,14 @@ impl Target {
         }
     }
 
-    /// User name of the operator; empty in a cluster, where it is that of the user.
-    pub(super) fn user(&self) -> &str {
-        match self {
-            Self::Own(session) => session.user(),
-            Self::Cluster(_) => "",
-        }
+    /// Whether a session before has left objects, which the operator reconciles after its start.
+    pub(super) fn has_earlier_objects(&self) -> bool {
+        matches!(self, Self::Own(session) if session.has_earlier_objects())
+    }
+
+    /// Whether the operator explains itself in this session. On a cluster it would need a token.
+    pub(super) fn has_explanations(&self) -> bool {
+        matches!(self, Self::Own(_))
     }
 
     pub(super) async fn apply_samples(&mut self, path: &Path) -> Result<usize, Failure> {
@@ -81,11 +83,11 @@ impl Target {
         }
     }
 
-    /// Ends a server of the session's own.
+    /// Ends a server of the session's own, or forgets the credentials for a cluster.
     pub(super) async fn end(self) {
         match self {
             Self::Own(session) => session.end().await,
-            Self::Cluster(_) => {}
+            Self::Cluster(cluster) => cluster.end(),
         }
     }
 }

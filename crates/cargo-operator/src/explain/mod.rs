@@ -85,7 +85,7 @@ pub fn run(arguments: &Explain, here: &Path, shell: &Shell) -> Result<(), Failur
         let unknown = answer.unknown();
         // The error contains all that the text would; the JSON answer has more fields.
         if unknown.is_none() || arguments.format == Format::Json {
-            shell.result(arguments.format.show(&answer));
+            arguments.format.print(&answer, shell);
         }
         unknown.map_or(Ok(()), Err)
     })
@@ -101,6 +101,14 @@ fn block_on(command: impl Future<Output = Result<(), Failure>>) -> Result<(), Fa
 }
 
 impl Format {
+    fn print(self, answer: &Answer, shell: &Shell) {
+        let shown = self.show(answer);
+        match self {
+            Self::Text => shell.text(shown),
+            Self::Json => shell.result(shown),
+        }
+    }
+
     fn show(self, answer: &Answer) -> String {
         match self {
             Self::Text => answer.to_string().trim_end().to_owned(),
@@ -265,7 +273,7 @@ async fn show(
         api.get::<Overview>(&["overview"], &[]).await.map_err(|error| place.failure(error))?;
     }
     let page = format!("{}{view}", place.page());
-    browser::open(&page, shell);
+    browser::open(&page, shell).await;
     if place.ends_with_this_process() {
         shell.note("Forwarding", "the port until Ctrl-C");
         let stopped = tokio::signal::ctrl_c().await;

@@ -159,7 +159,7 @@ impl Place {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return Err(Failure::new("no operator of this project runs here: there is no session of `dev`").hint(
-                    "run cargo operator dev in another terminal, or name an operator with --address or --context",
+                    "run cargo operator dev, without --on, in another terminal, or name an operator with --address or --context",
                 ));
             }
             Err(error) => return Err(Failure::new(format!("cannot read {shown}: {error}"))),

@@ -43,7 +43,7 @@ pub(super) async fn run(
                     if shown.is_some() && format == Format::Text {
                         shell.result("");
                     }
-                    shell.result(format.show(&answer));
+                    format.print(&answer, shell);
                 }
                 (shown, is_lost) = (Some(state), false);
             }

@@ -30,7 +30,7 @@ fn a_kind_is_added_with_its_files_and_lines_in_the_library() {
     let expected = [
         "       Added src/photo_print.rs, src/photo_print/controller.rs, tests/photo_print.rs, samples/photo_print.yaml",
         "      Edited src/lib.rs:16 (.crd::<PhotoPrint>().setup(photo_print::add_to))",
-        "        Next cargo test   # also of the new PhotoPrints",
+        "        Next cargo test   # now also tests PhotoPrints",
     ];
     assert_eq!(text.lines().collect::<Vec<_>>(), expected);
     let mut after = files(&project);
@@ -96,7 +96,10 @@ fn webhooks_are_a_file_and_a_call_in_the_controller() {
         assert_eq!(again.status.code(), Some(1));
         let text = errors(&again);
         assert!(text.contains("Album has webhooks already"), "{text}");
-        assert!(text.contains("Hint edit src/album/webhooks.rs\n"), "{text}");
+        assert!(
+            text.contains("Hint a Defaulter belongs in src/album/webhooks.rs and .defaulted() after "),
+            "{text}"
+        );
     }
 }
 

@@ -111,7 +111,12 @@ fn problems_are_named_with_the_next_step() {
     let path = usual_path();
     let gone = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port");
     for (words, code, reason, hint) in [
-        ("", 1, "no operator of this project runs here", "run cargo operator dev in another terminal"),
+        (
+            "",
+            1,
+            "no operator of this project runs here",
+            "run cargo operator dev, without --on, in another terminal",
+        ),
         ("album", 2, "album names no object", "give kind and name"),
         ("--address nonsense", 2, "nonsense is not the address of an operator", "give scheme, host and port"),
         (&format!("--address http://{gone}"), 1, "does not answer: Connection refused", "check that http://"),
@@ -216,7 +221,7 @@ fn kubectl_leads_to_the_pod_that_holds_the_lease() {
     );
     let refused = explain("--context d --account shop/reader", folder.path(), &path);
     let text = errors(&refused);
-    assert!(text.contains("error: kubectl create token reader -n shop: unexpected"), "{text}");
+    assert!(text.contains("error: kubectl, context d: unexpected"), "{text}");
 }
 
 /// kubectl reports each connection on its output, and ends if it cannot. The operator answers here only after kubectl has written more

@@ -171,7 +171,7 @@ pub(crate) fn the_operator_follows_its_sources(projects: &Projects) {
     command.stdin(end).env("BROWSER", browser).env_remove("RUST_LOG").process_group(0);
     let mut session = Session::start(command);
     session.wait_for("API server https://127.0.0.1:");
-    session.wait_for("Installed 2 definitions and the rights of system:serviceaccount:album:album");
+    session.wait_for("Installed 2 definitions and the operator's rights");
     session.wait_for("album default/sample  created → configmaps default/album-sample created → Ready");
     // One run of cargo builds the operator and the program of the API server.
     let finished = session.seen.iter().filter(|line| line.contains("Finished `dev`"));
@@ -214,7 +214,7 @@ pub(crate) fn the_operator_follows_its_sources(projects: &Projects) {
 
     // Keys.
     keys.write_all(b"x").expect("a key is pressed");
-    session.wait_for("r restart   s samples   e explain the latest failure   o open the page   q quit");
+    session.wait_for("r restart   s samples   e explain failure   o open page   q quit");
     keys.write_all(b"e").expect("a key is pressed");
     session.wait_for("Explain no request fails");
     keys.write_all(b"s").expect("a key is pressed");
@@ -314,7 +314,8 @@ pub(crate) fn the_operator_follows_its_sources(projects: &Projects) {
     // session has its objects, and prints their changes.
     for (before, after) in [("good night", "good day"), ("good day", "good evening")] {
         let mut killed = Session::start(projects.operator_command("dev", "album"));
-        killed.wait_for(", 1 album, 1 photo, 1 song from before   export KUBECONFIG=");
+        killed.wait_for(", 1 album, 1 photo, 1 song from before");
+        killed.wait_for("Kubeconfig export KUBECONFIG=");
         killed.wait_for("Applied 3 objects from samples");
         edit(&folder.join("samples/album.yaml"), before, after);
         killed.wait_for("album default/sample  changed → configmaps default/album-sample changed → Ready");

@@ -285,7 +285,7 @@ fn objects(answer: &str) -> Result<Vec<Value>, String> {
 async fn print_lines(mut progress: Progress) {
     loop {
         let line = progress.next_line().await;
-        say(&format!("    {line}"));
+        say(&line);
     }
 }
 

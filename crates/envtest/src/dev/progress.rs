@@ -73,7 +73,7 @@ impl Progress {
         self.changes.forget_failures();
     }
 
-    /// Waits for the next line. Never completes once the server is gone.
+    /// Waits for the next line, with the kind of its object in the column of the words of status lines. Never completes once the server is gone.
     ///
     /// # Cancellation
     ///
@@ -81,11 +81,11 @@ impl Progress {
     pub async fn next_line(&mut self) -> String {
         loop {
             if let Some(line) = self.lines.pop_front() {
-                return line;
+                return aligned(&line);
             }
             let left_out = self.left_out.swap(0, Ordering::Relaxed);
             if left_out > 0 {
-                return format!("({left_out} changes were left out)");
+                return format!("    ({left_out} changes were left out)");
             }
             let (started, next) = (self.started, self.changes.next());
             let quiet = async {
@@ -104,6 +104,12 @@ impl Progress {
             }
         }
     }
+}
+
+/// Puts the first word of a line at the end of a column of 12 characters, where cargo has the verbs of its status lines.
+fn aligned(line: &str) -> String {
+    let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
+    format!("{word:>12} {rest}")
 }
 
 #[cfg(test)]
@@ -126,7 +132,8 @@ mod tests {
             maps.create(&PostParams::default(), &map).await.expect("a ConfigMap");
         }
         let line = progress.next_line().await;
-        let count = line.strip_prefix('(').and_then(|rest| rest.strip_suffix(" changes were left out)"));
+        let count =
+            line.trim_start().strip_prefix('(').and_then(|rest| rest.strip_suffix(" changes were left out)"));
         let count: u64 = count.expect("a line with a number").parse().expect("a number");
         // The server itself may write as well.
         assert!(count >= 3, "{line}");

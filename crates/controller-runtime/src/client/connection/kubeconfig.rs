@@ -142,7 +142,9 @@ impl fmt::Display for ConfigError {
         let Self { origin, problem } = self;
         match problem {
             ConfigProblem::Unreadable(source) => {
-                write!(f, "{origin} cannot be used: {}", innermost(&**source))?;
+                // Further lines would quote the file, with tokens and keys.
+                let reason = innermost(&**source).to_string();
+                write!(f, "{origin} cannot be used: {}", reason.lines().next().unwrap_or_default())?;
                 match &**source {
                     KubeconfigError::ReadConfig(..) | KubeconfigError::FindPath => {
                         f.write_str("; name another file by --kubeconfig or $KUBECONFIG")

@@ -13,9 +13,9 @@ pub(in crate::manager) const PAGE: &str = "/explain/";
 
 const HTML: &str = include_str!("page.html");
 /// SHA-256 of the page, of its style and of its script, in base64; checked by a test.
-const SHA: &str = "K1wTPwtHAmXkMpx2l7CjAopSPKTmcktN47KAVas0lEg=";
-const STYLE_SHA: &str = "cNcTKvSAN8FDd5XWMbV0PQSCFB3EnONjLOzs1twgCi8=";
-const SCRIPT_SHA: &str = "SVM9veSY2bnm9tDGioMxdJBQsElZ6rzU/wuc3IBm3cU=";
+const SHA: &str = "evYdXNNg2JZOVnLkaSR0zTfyX4Maw93Ta6aFm/SgVSs=";
+const STYLE_SHA: &str = "ZQ8pWk86THbE3oqZKn5PCzAra4sAGrxjAVFyf6ZNWx8=";
+const SCRIPT_SHA: &str = "Le95yRqIJpKrpnKzVbGZdShesH/ELNDe96e1q0kiKGo=";
 
 pub(in crate::manager) fn answer(request: &HttpRequest) -> HttpResponse {
     if request.method() != Method::GET {

@@ -232,7 +232,7 @@ async fn objects_and_rights_are_installed_and_kept_for_the_next_session() {
         assert_eq!(driven.answer(&apply).await, json!({ "answer": { "applied": 1 } }));
     }
     let line = driven.line().await;
-    assert!(line.starts_with("album default/a  created → changed, after "), "{line}");
+    assert!(line.starts_with("       album default/a  created → changed, after "), "{line}");
     fs::write(&sample, "apiVersion: example.com/v1\nkind: Photo\nmetadata: {name: a}\n").expect("a file");
     let error = driven.error(&apply).await;
     assert!(error.starts_with("failed: ") && error.contains("does not serve kind Photo"), "{error}");
@@ -277,7 +277,7 @@ async fn changes_of_restored_objects_have_lines() {
         driven.answer(&install_request()).await;
         let apply = json!({ "request": "apply", "path": sample }).to_string();
         assert_eq!(driven.answer(&apply).await, json!({ "answer": { "applied": 1 } }));
-        assert_eq!(driven.line().await, format!("album default/a  {step}"));
+        assert_eq!(driven.line().await, format!("       album default/a  {step}"));
         assert!(driven.end().await.is_ok());
     }
 }
@@ -301,12 +301,12 @@ async fn a_failed_reconcile_is_in_the_line_of_its_object() {
         assert_eq!(driven.answer(&failed.to_string()).await, json!({ "answer": {} }));
     }
     let line = driven.line().await;
-    assert!(line.starts_with("album default/a  created → failed: no luck, after "), "{line}");
-    assert_eq!(driven.line().await, "album default/a  failed 2 more times with the same error");
+    assert!(line.starts_with("       album default/a  created → failed: no luck, after "), "{line}");
+    assert_eq!(driven.line().await, "       album default/a  failed 2 more times with the same error");
     // Another program.
     driven.answer(r#"{"request":"starting","services":[]}"#).await;
     driven.answer(&failed.to_string()).await;
-    assert_eq!(driven.line().await, "album default/a  failed: no luck");
+    assert_eq!(driven.line().await, "       album default/a  failed: no luck");
     assert!(driven.end().await.is_ok());
 }
 
