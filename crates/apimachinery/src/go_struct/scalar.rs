@@ -24,8 +24,11 @@ pub(super) fn whole_number(value: &mut Value) {
 
 /// Formats a time in whole seconds, in UTC.
 pub(super) fn time(value: &mut Value) {
-    if let Some(time) = parse(value, Layout::Seconds) {
-        *value = if is_zero(time) { Value::Null } else { json!(go::format_seconds(time)) };
+    let Some(time) = parse(value, Layout::Seconds) else { return };
+    if is_zero(time) {
+        *value = Value::Null;
+    } else if !value.as_str().is_some_and(go::is_in_seconds) {
+        *value = json!(go::format_seconds(time));
     }
 }
 

@@ -74,6 +74,10 @@ fn in_namespace(store: &Store<StorageKey>, attributes: &Attributes<'_>) -> Vec<(
         return Vec::new();
     }
     let snapshot = store.snapshot(&table());
+    if snapshot.len() == 0 {
+        // Without the bounds of the namespace, which every write would make for nothing.
+        return Vec::new();
+    }
     let quotas = snapshot.range(attributes.namespace, None);
     quotas.map(|(key, stored)| (key.clone(), Arc::clone(stored))).collect()
 }
