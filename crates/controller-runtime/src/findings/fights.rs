@@ -36,9 +36,12 @@ const WINDOW: Duration = Duration::from_secs(600);
 /// Objects that this operator has written lately, and fields of them that another manager took.
 #[derive(Debug, Default)]
 pub(super) struct Fights {
-    /// Objects by UID. When `young` is full, it becomes `old`, and the objects that were in `old` are dropped.
+    /// Objects by UID. When `young` is full, or a fight cannot go on any more that began before it, it becomes `old`, and the objects that
+    /// were in `old` are dropped.
     young: BTreeMap<String, Tracked>,
     old: BTreeMap<String, Tracked>,
+    /// Time at which `young` began.
+    began: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -94,8 +97,9 @@ impl Fights {
         if !is_whole || object.uid.is_empty() {
             return;
         }
+        self.age(now);
         if let Some(known) = self.old.remove(&*object.uid) {
-            self.track(object.uid.to_string(), known);
+            self.young.insert(object.uid.to_string(), known);
         }
         if let Some(tracked) = self.young.get_mut(&*object.uid) {
             // Answers to concurrent writes may arrive out of order.
@@ -117,14 +121,16 @@ impl Fights {
             managed_fields: object.managed_fields.into(),
             contested: Vec::new(),
         };
-        self.track(object.uid.to_string(), tracked);
+        self.young.insert(object.uid.to_string(), tracked);
     }
 
-    fn track(&mut self, uid: String, tracked: Tracked) {
-        if self.young.len() >= TRACKED {
+    /// Begins a generation if it is time. An object that was not written in two of them is forgotten.
+    fn age(&mut self, now: Instant) {
+        let began = *self.began.get_or_insert(now);
+        if self.young.len() >= TRACKED || now >= began + WINDOW {
             self.old = std::mem::take(&mut self.young);
+            self.began = Some(now);
         }
-        self.young.insert(uid, tracked);
     }
 
     /// Records that a watch has reported a version of an object.
@@ -348,6 +354,18 @@ mod tests {
             }
         }
         assert!(test.fights.tracks(&format!("new-3-{}", 2 * TRACKED - 1)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_object_that_is_not_written_any_more_is_forgotten() {
+        let mut test = Test::new();
+        test.write("gone", 0);
+        for second in [0, 599, 600, 1199] {
+            test.write("web", second);
+            assert!(test.fights.tracks("gone"), "after {second} s");
+        }
+        test.write("web", 1200);
+        assert!(test.fights.tracks("web") && !test.fights.tracks("gone"));
     }
 
     #[tokio::test(start_paused = true)]
