@@ -42,6 +42,7 @@ mod rule_run;
 mod rule_tree;
 mod semantic_version;
 mod signatures;
+mod syntax_recovery;
 mod syntax_tree;
 mod text_format;
 mod text_functions;

@@ -3,13 +3,14 @@
 use super::identifier::{is_reserved, without_dot};
 use super::issue::Issue;
 use super::message::{FieldInitializer, MessageNode};
+use super::syntax_recovery;
 use super::syntax_tree::{Expr, OPTIONAL_PART, SyntaxNode, qualified};
 use super::token::{Spanned, Token, UNRECOGNIZED, tokens};
 use super::value::Literal;
 use super::{DEPTH, functions, macros, signatures};
 
-/// Tokens with which an expression can begin, in ANTLR's order.
-const BEGINNINGS: &str = "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}";
+/// Message of a syntax error, which [`syntax_recovery`] replaces.
+const SYNTAX: &str = "Syntax error";
 
 /// Binary operators by increasing precedence, with cel-go's names.
 const LEVELS: [&[(&str, &str)]; 3] = [
@@ -48,44 +49,35 @@ pub(super) fn parse(text: &str) -> Result<SyntaxNode, Vec<Issue>> {
 }
 
 fn parse_tokens(text: &str, tokens: Vec<Spanned>) -> Result<SyntaxNode, Vec<Issue>> {
-    let mut parser = CelParser { text, tokens, next: 0, depth: 0 };
-    let node = parser.expression().map_err(|issue| vec![issue])?;
-    let Spanned { token, at, .. } = parser.peek().clone();
-    if token == Token::End {
-        return Ok(node);
+    let mut parser = CelParser { tokens, next: 0, depth: 0 };
+    let issue = match parser.expression() {
+        Ok(node) if parser.peek().token == Token::End => return Ok(node),
+        Ok(_) => parser.syntax_error(),
+        Err(issue) => issue,
+    };
+    let mut issues = syntax_recovery::issues(text, &parser.tokens);
+    if issues.is_empty() || issue.message != SYNTAX {
+        issues.push(issue);
     }
-    // ANTLR deletes a single token if the text is correct without it.
-    let is_last = parser.tokens.get(parser.next + 1).is_none_or(|next| next.token == Token::End);
-    let what = if is_last { "extraneous" } else { "mismatched" };
-    let message = format!("Syntax error: {what} input '{}' expecting <EOF>", parser.shown());
-    Err(vec![Issue::new(at, message)])
+    issues.sort_by_key(|issue| issue.at);
+    Err(issues)
 }
 
-struct CelParser<'a> {
-    text: &'a str,
+struct CelParser {
     tokens: Vec<Spanned>,
     next: usize,
     /// Number of rules that are being parsed.
     depth: usize,
 }
 
-impl CelParser<'_> {
+impl CelParser {
     fn peek(&self) -> &Spanned {
         &self.tokens[self.next.min(self.tokens.len() - 1)]
     }
 
-    /// Text of the next token in messages.
-    fn shown(&self) -> String {
-        let next = self.peek();
-        if next.token == Token::End { "<EOF>".to_owned() } else { self.text[next.at..next.end].to_owned() }
-    }
-
-    /// Returns the issue of a dot that is not followed by a name. Its text does not name the end of the expression.
-    fn no_field(&self) -> Issue {
-        let next = self.peek();
-        let message =
-            format!("Syntax error: no viable alternative at input '.{}'", &self.text[next.at..next.end]);
-        Issue::new(next.at, message)
+    /// Returns the issue of a token that cannot stand at its place.
+    fn syntax_error(&self) -> Issue {
+        Issue::new(self.peek().at, SYNTAX)
     }
 
     /// Takes a sign if it is next, and returns its offset.
@@ -102,14 +94,7 @@ impl CelParser<'_> {
         if self.take(sign).is_some() {
             return Ok(());
         }
-        let at = self.peek().at;
-        // At the end ANTLR inserts the missing token.
-        let message = if self.peek().token == Token::End {
-            format!("Syntax error: missing '{sign}' at '<EOF>'")
-        } else {
-            format!("Syntax error: mismatched input '{}' expecting '{sign}'", self.shown())
-        };
-        Err(Issue::new(at, message))
+        Err(self.syntax_error())
     }
 
     /// Builds a node, unless it is nested too deep.
@@ -254,7 +239,7 @@ impl CelParser<'_> {
     fn selection(&mut self, dot: usize, node: SyntaxNode) -> Result<SyntaxNode, Issue> {
         let is_optional = self.take("?").is_some();
         let Spanned { token: Token::Ident(field), .. } = self.peek().clone() else {
-            return Err(self.no_field());
+            return Err(self.syntax_error());
         };
         let at = self.peek().at;
         self.next += 1;
@@ -328,7 +313,6 @@ impl CelParser<'_> {
     /// Parses the fields of a message up to the closing bracket.
     fn field_initializers(&mut self) -> Result<Vec<FieldInitializer>, Issue> {
         let mut fields = Vec::new();
-        let mut expected = "{'}', ',', '?', IDENTIFIER, ESC_IDENTIFIER}";
         loop {
             if self.take("}").is_some() {
                 return Ok(fields);
@@ -339,13 +323,8 @@ impl CelParser<'_> {
                 return Ok(fields);
             }
             let is_optional = self.take("?").is_some();
-            if is_optional {
-                expected = "{IDENTIFIER, ESC_IDENTIFIER}";
-            }
             let Spanned { token: Token::Ident(name), .. } = self.peek().clone() else {
-                let shown = self.shown();
-                let message = format!("Syntax error: mismatched input '{shown}' expecting {expected}");
-                return Err(Issue::new(self.peek().at, message));
+                return Err(self.syntax_error());
             };
             self.next += 1;
             let at = self.peek().at;
@@ -355,7 +334,6 @@ impl CelParser<'_> {
                 self.expect("}")?;
                 return Ok(fields);
             }
-            expected = "{'}', '?', IDENTIFIER, ESC_IDENTIFIER}";
         }
     }
 
@@ -409,18 +387,14 @@ impl CelParser<'_> {
             Token::Sign(".") => {
                 self.next += 1;
                 let Spanned { token: Token::Ident(name), at, .. } = self.peek().clone() else {
-                    return Err(self.no_field());
+                    return Err(self.syntax_error());
                 };
                 self.next += 1;
                 self.named(at, format!(".{name}"))
             }
             Token::Sign("[") => self.list(at),
             Token::Sign("{") => self.map(at),
-            Token::Sign(_) | Token::End => {
-                let message =
-                    format!("Syntax error: mismatched input '{}' expecting {BEGINNINGS}", self.shown());
-                Err(Issue::new(at, message))
-            }
+            Token::Sign(_) | Token::End => Err(self.syntax_error()),
         }
     }
 

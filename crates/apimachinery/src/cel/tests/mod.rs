@@ -5,6 +5,7 @@ mod costs;
 mod custom_rules;
 mod library;
 mod policies;
+mod syntax_errors;
 mod texts;
 
 use proptest::prelude::*;
