@@ -7,7 +7,7 @@ use kube_apimachinery::status::FieldError;
 use serde_json::{Value, json};
 
 use super::builtin_kind::BuiltinKind;
-use super::shared::fields::{keep_write, list, put};
+use super::shared::fields::{list, put, within};
 use crate::kind::WriteContext;
 use crate::kind::resource::Resource;
 use crate::user::UserInfo;
@@ -66,15 +66,13 @@ fn identify(user: &UserInfo, request: &mut Value) {
     put(spec, "extra", if user.extra.is_empty() { Value::Null } else { json!(user.extra) });
 }
 
-/// Keeps the spec. `/approval` changes only conditions, `/status` conditions and the certificate.
+/// Keeps the spec. `/approval` changes only conditions, `/status` conditions and the certificate. Both also change the metadata.
 fn prepare_subresource(subresource: &str, now: &str, old: &Value, new: &mut Value) {
     if subresource == "approval" {
-        // An approval writes the conditions only, so the rest is reset to the old state.
-        let conditions = new["status"]["conditions"].take();
-        let metadata = new["metadata"].take();
-        new.clone_from(old);
-        put(&mut new["status"], "conditions", conditions);
-        keep_write(metadata, new);
+        let conditions = new.pointer_mut("/status/conditions").map(Value::take).unwrap_or_default();
+        put(new, "spec", old["spec"].clone());
+        put(new, "status", old["status"].clone());
+        within(new, "status", |status| put(status, "conditions", conditions));
     } else {
         request_conditions::DECISIONS.iter().for_each(|kind| keep_decision(kind, old, new));
     }
@@ -85,7 +83,7 @@ fn prepare_subresource(subresource: &str, now: &str, old: &Value, new: &mut Valu
 fn keep_decision(kind: &str, old: &Value, new: &mut Value) {
     let is_decision = |condition: &Value| condition["type"] == kind;
     let before: Vec<&Value> = conditions(old).iter().filter(|condition| is_decision(condition)).collect();
-    let Some(after) = new["status"]["conditions"].as_array_mut() else { return };
+    let Some(after) = written_conditions(new) else { return };
     let after: Vec<&mut Value> = after.iter_mut().filter(|condition| is_decision(condition)).collect();
     if before.len() == after.len() {
         after.into_iter().zip(before).for_each(|(condition, known)| condition.clone_from(known));
@@ -95,9 +93,7 @@ fn keep_decision(kind: &str, old: &Value, new: &mut Value) {
 /// Sets the missing times of conditions: the last update and the last transition.
 fn date_conditions(now: &str, old: &Value, new: &mut Value) {
     let before = conditions(old).to_vec();
-    let Some(conditions) = new["status"]["conditions"].as_array_mut() else {
-        return;
-    };
+    let Some(conditions) = written_conditions(new) else { return };
     for condition in conditions {
         if condition["lastUpdateTime"].is_null() {
             condition["lastUpdateTime"] = json!(now);
@@ -131,6 +127,11 @@ fn validate_update(subresource: &str, old: &Value, new: &Value) -> Vec<FieldErro
 
 fn conditions(request: &Value) -> &[Value] {
     list(&request["status"], "conditions")
+}
+
+/// Returns the conditions of the new state for changes; `None` if it has no such field.
+fn written_conditions(new: &mut Value) -> Option<&mut Vec<Value>> {
+    new.pointer_mut("/status/conditions")?.as_array_mut()
 }
 
 #[cfg(test)]
@@ -198,19 +199,32 @@ mod tests {
     }
 
     #[test]
-    fn an_approval_writes_only_conditions() {
+    fn an_approval_writes_conditions_and_metadata() {
         let old = request(&[]);
         let mut new = request(&["Approved"]);
+        new["metadata"] = json!({"labels": {"a": "b"}});
         new["spec"]["signerName"] = json!("other");
         new["status"]["certificate"] = json!("eA==");
         prepare_subresource("approval", "now", &old, &mut new);
         assert_eq!(new["spec"], old["spec"]);
+        assert_eq!(new["metadata"], json!({"labels": {"a": "b"}}));
         assert_eq!(
             new["status"],
             json!({"conditions": [
                 {"type": "Approved", "status": "True", "lastUpdateTime": "now", "lastTransitionTime": "now"},
             ]})
         );
+    }
+
+    /// Observed with kube-apiserver v1.36.3.
+    #[test]
+    fn a_write_without_conditions_stores_none() {
+        let undecided = json!({"metadata": {}, "spec": {"signerName": "a/b"}, "status": {}});
+        for subresource in ["approval", "status"] {
+            let mut new = undecided.clone();
+            prepare_subresource(subresource, "now", &undecided, &mut new);
+            assert_eq!(new, undecided, "{subresource}");
+        }
     }
 
     #[test]
