@@ -2,6 +2,10 @@
 //!
 //! Each function returns the reasons why a text is invalid; the list is empty for a valid text.
 
+use std::net::IpAddr;
+
+use crate::go::quote;
+
 const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', \
     and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is \
     '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
@@ -17,6 +21,7 @@ const LABEL_1035: &str = "a DNS-1035 label must consist of lower case alphanumer
 const QUALIFIED: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an \
     alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is \
     '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
+const ADDRESS: &str = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
 const VALUE: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must \
     start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation \
     is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
@@ -32,6 +37,8 @@ pub enum NameRule {
     Label1035,
     /// Any segment of a URL path.
     PathSegment,
+    /// IP address in its canonical form. A prefix is such a name too.
+    Address,
 }
 
 /// Validates the name of an object.
@@ -45,6 +52,7 @@ pub fn name(rule: NameRule, name: &str) -> Vec<String> {
         }),
         NameRule::PathSegment if name == "." || name == ".." => vec![format!("may not be '{name}'")],
         NameRule::PathSegment => path_segment(name),
+        NameRule::Address => canonical_address(name).into_iter().collect(),
     }
 }
 
@@ -53,6 +61,7 @@ pub fn name(rule: NameRule, name: &str) -> Vec<String> {
 pub fn name_prefix(rule: NameRule, prefix: &str) -> Vec<String> {
     match (rule, prefix.strip_suffix('-')) {
         (NameRule::PathSegment, _) => path_segment(prefix),
+        (NameRule::Address, _) => name(rule, prefix),
         (rule, Some(start)) if !start.is_empty() => name(rule, &format!("{start}a")),
         _ => name(rule, prefix),
     }
@@ -161,6 +170,45 @@ pub fn label_value(value: &str) -> Vec<String> {
     errors
 }
 
+/// Validates an IP address. Returns the reason why the text is none.
+#[must_use]
+pub fn address(given: &str) -> Option<&'static str> {
+    match given.parse::<IpAddr>() {
+        Ok(IpAddr::V6(v6)) if v6.to_ipv4_mapped().is_some() => {
+            Some("must not be an IPv4-mapped IPv6 address")
+        }
+        Ok(_) => None,
+        Err(_) if lenient_address(given).is_some() => Some("must not have leading 0s"),
+        Err(_) => Some(ADDRESS),
+    }
+}
+
+/// Validates an IP address that must be in its canonical form. Returns the reason why the text is none.
+#[must_use]
+pub fn canonical_address(given: &str) -> Option<String> {
+    if let Some(why) = address(given) {
+        return Some(why.to_owned());
+    }
+    let canonical = lenient_address(given)?.to_string();
+    (canonical != given).then(|| format!("must be in canonical form ({})", quote(&canonical)))
+}
+
+/// Reads an IP address, in which numbers of IPv4 may start with zeros, as old versions of Go do.
+#[must_use]
+pub fn lenient_address(given: &str) -> Option<IpAddr> {
+    if let Ok(address) = given.parse() {
+        return Some(address);
+    }
+    if given.contains(':') {
+        return None;
+    }
+    let without_zeros = |part: &str| {
+        let digits = part.trim_start_matches('0');
+        if digits.is_empty() && !part.is_empty() { "0".to_owned() } else { digits.to_owned() }
+    };
+    given.split('.').map(without_zeros).collect::<Vec<_>>().join(".").parse().ok()
+}
+
 fn is_name(name: &str) -> bool {
     let bytes = name.as_bytes();
     bytes.first().is_some_and(u8::is_ascii_alphanumeric)
@@ -181,6 +229,11 @@ mod tests {
         assert_eq!(name(NameRule::PathSegment, "a%/").len(), 2);
         assert!(name(NameRule::PathSegment, "system:x").is_empty());
         assert!(name_prefix(NameRule::Subdomain, "web-").is_empty());
+        assert!(name(NameRule::Address, "10.0.0.1").is_empty());
+        assert_eq!(name(NameRule::Address, "FE80::1"), ["must be in canonical form (\"fe80::1\")"]);
+        // A generated name is its prefix.
+        assert_eq!(name_prefix(NameRule::Address, "10.0.0.1-"), [ADDRESS]);
+        assert!(name_prefix(NameRule::Address, "10.0.0.1").is_empty());
         assert!(underscored_subdomain("_srv.a_b.example").is_empty());
         assert_eq!(underscored_subdomain("a_.example").len(), 1);
     }

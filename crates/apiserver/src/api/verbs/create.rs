@@ -74,8 +74,8 @@ pub(crate) async fn create(
     let (admission, attributes) =
         (&call.context.admission, call.attributes(OperationOptions::Create(options), None));
     if admission.mutate(&attributes.named(&name), Some(&mut object)).await? {
-        // The object was encoded for the webhook or policy, without them, and decoded again.
-        empty = EmptyParts::default();
+        // The object was encoded for the webhook or policy and decoded again; the encoding omits most of them.
+        empty = EmptyParts::of(served, &object);
     }
     update::deduplicate_owners(call, &mut object, OwnersFrom::Admission);
     if is_posted {
@@ -93,6 +93,7 @@ pub(crate) async fn create(
     object_meta::begin(call, &mut object);
     let generate =
         metadata::text(&object, "name").is_empty() && !metadata::text(&object, "generateName").is_empty();
+    let mut last_name = String::new();
     // If the object has a name, the first attempt decides.
     for _ in 0..NAME_ATTEMPTS {
         let mut candidate = if generate { object.clone() } else { object.take() };
@@ -130,18 +131,16 @@ pub(crate) async fn create(
         } else if let Some(stored) = commit(call, &attributes, &candidate, is_pruned || is_completed).await? {
             return Ok(Created::Stored(call.converted(stored).await?));
         }
+        metadata::text(&candidate, "name").clone_into(&mut last_name);
         if !generate {
-            let exists = exists(call, namespace, metadata::text(&candidate, "name"));
+            let exists = exists(call, namespace, &last_name);
             // A prefix beside the name changes the error, although no name was generated.
-            return Err(match metadata::text(&candidate, "generateName") {
-                "" => exists,
-                _ => not_unique(call, &exists, metadata::text(&candidate, "name")),
-            });
+            let has_prefix = !metadata::text(&candidate, "generateName").is_empty();
+            return Err(if has_prefix { not_unique(call, &exists, &last_name) } else { exists });
         }
     }
-    // As in kube-apiserver, the message contains none of the generated names.
-    let error = ApiError::already_exists(&served.resource.group, &served.resource.plural, "");
-    Err(not_unique(call, &error, ""))
+    // The error names the last of the generated names.
+    Err(not_unique(call, &exists(call, namespace, &last_name), &last_name))
 }
 
 /// Builds the error of an object with `generateName` whose name is taken.
@@ -303,17 +302,18 @@ mod tests {
         for _ in 0..=NAME_ATTEMPTS {
             twin.uid();
         }
-        for _ in 0..NAME_ATTEMPTS {
-            let taken = format!("x-{}", twin.name_suffix());
-            testing::create(&server, MAPS, &json!({"metadata": {"name": taken}})).unwrap();
+        let taken = (0..NAME_ATTEMPTS).map(|_| format!("x-{}", twin.name_suffix())).collect::<Vec<_>>();
+        for name in &taken {
+            testing::create(&server, MAPS, &json!({"metadata": {"name": name}})).unwrap();
         }
         let nameless = json!({"metadata": {"generateName": "x-"}});
         let error = testing::create(&server, MAPS, &nameless).unwrap_err();
         assert_eq!((error.code(), error.reason(), error.retry_after()), (409, "AlreadyExists", Some(1)));
-        assert_eq!(
-            error.message(),
-            "configmaps \"\" already exists, the server was not able to generate a unique name for the object"
+        let last = &taken[NAME_ATTEMPTS - 1];
+        let expected = format!(
+            "configmaps \"{last}\" already exists, the server was not able to generate a unique name for the object"
         );
+        assert_eq!(error.message(), expected);
         testing::create(&server, MAPS, &nameless).unwrap();
     }
 

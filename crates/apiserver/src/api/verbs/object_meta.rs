@@ -1,6 +1,7 @@
 //! Rules of the server for `metadata`: the namespace, the generated name, the fields of a new object, and the generation.
 
 use kube_apimachinery::metadata::{self, of, raise_generation, text};
+use kube_apimachinery::names::NameRule;
 use kube_apimachinery::status::{ApiError, FieldError};
 use serde_json::{Value, json};
 
@@ -66,6 +67,10 @@ pub(crate) fn generated_name(call: &Call, object: &Value) -> Option<String> {
     let prefix = text(object, "generateName");
     if prefix.is_empty() || !text(object, "name").is_empty() {
         return None;
+    }
+    if call.served.resource.rules.name == NameRule::Address {
+        // An address with a suffix is none.
+        return Some(prefix.to_owned());
     }
     let mut end = prefix.len().min(MAX_PREFIX);
     // The limit counts bytes and may be inside a character.
@@ -142,5 +147,9 @@ mod tests {
             assert_eq!((start, suffix.len()), (&prefix[..kept], 5), "{name}");
             assert!(suffix.chars().all(|c| "bcdfghjklmnpqrstvwxz2456789".contains(c)), "{name}");
         }
+        // Observed with kube-apiserver v1.36.3.
+        let call = testing::call(&server, "/apis/networking.k8s.io/v1/ipaddresses");
+        let name = generated_name(&call, &json!({"metadata": {"generateName": "10.7.0.1"}}));
+        assert_eq!(name.as_deref(), Some("10.7.0.1"));
     }
 }

@@ -6,7 +6,6 @@ use serde_json::{Value, json};
 
 use super::builtin_kind::BuiltinKind;
 use super::shared::discouraged;
-use super::shared::domain_checks::lenient_address;
 use super::shared::field_checks::{address, invalid_text, port_number, reachable_address, supported};
 use super::shared::fields::{elements, list, set, text};
 use super::shared::label_selector::invalid;
@@ -67,7 +66,7 @@ fn validate_subset(subset: &Value, path: &str) -> Vec<FieldError> {
             let path = format!("{path}.{field}[{index}]");
             let (ip, place) = (text(given, "ip"), format!("{path}.ip"));
             let wrong = address(ip, &place);
-            let is_address = lenient_address(ip).is_some();
+            let is_address = names::lenient_address(ip).is_some();
             errors.extend(wrong);
             let host = text(given, "hostname");
             if !host.is_empty() {

@@ -4,7 +4,7 @@ use kube_apimachinery::status::FieldError;
 use serde_json::Value;
 
 use super::builtin_kind::BuiltinKind;
-use super::shared::domain_checks::{canonical_address, subdomain};
+use super::shared::domain_checks::subdomain;
 use super::shared::field_checks::path_segment;
 use super::shared::fields::text;
 use super::shared::immutable_fields::immutable_struct;
@@ -18,9 +18,7 @@ pub(super) struct IPAddress;
 impl BuiltinKind for IPAddress {
     fn validate(&self, _resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
         let parent = &new["spec"]["parentRef"];
-        let mut errors: Vec<FieldError> =
-            canonical_address(text(&new["metadata"], "name"), "metadata.name").into_iter().collect();
-        errors.extend(validate_parent(parent));
+        let mut errors = validate_parent(parent);
         errors.extend(old.and_then(|old| {
             immutable_struct(PARENT, "*networking.ParentReference", &old["spec"]["parentRef"], parent)
         }));

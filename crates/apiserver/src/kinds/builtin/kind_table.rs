@@ -283,7 +283,7 @@ pub(super) static KINDS: &[KindAttributes] = &[
     },
     kind("networking.k8s.io/v1", "ingresses", SPEC, &Ingress),
     kind("networking.k8s.io/v1", "ingressclasses", SPEC, &IngressClass),
-    kind("networking.k8s.io/v1", "ipaddresses", Rules { name: NameRule::PathSegment, ..RULES }, &IPAddress),
+    kind("networking.k8s.io/v1", "ipaddresses", Rules { name: NameRule::Address, ..RULES }, &IPAddress),
     kind("networking.k8s.io/v1", "networkpolicies", SPEC_NAMED_ONCE, &NetworkPolicy),
     kind("networking.k8s.io/v1", "servicecidrs", NAMED_ONCE, &ServiceCIDR),
     // The rules of kube-apiserver for this kind leave the metadata to the general ones.

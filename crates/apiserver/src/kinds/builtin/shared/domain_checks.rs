@@ -6,7 +6,7 @@ use kube_apimachinery::go::quote;
 use kube_apimachinery::names;
 use kube_apimachinery::status::FieldError;
 
-use super::field_checks::{address, address_range, invalid_text};
+use super::field_checks::{address_range, invalid_text};
 use super::label_selector::invalid;
 
 const HTTP_PATH: &str = "Invalid path (regex used for validation is '[A-Za-z0-9/\\-._~%!$&'()*+,;=:]+')";
@@ -53,29 +53,9 @@ pub(in crate::kinds::builtin) fn domain_path(given: &str, field: &str) -> Vec<Fi
     errors
 }
 
-/// Reads an IP address, in which numbers of IPv4 may start with zeros, as old versions of Go do.
-pub(in crate::kinds::builtin) fn lenient_address(given: &str) -> Option<IpAddr> {
-    if let Ok(address) = given.parse() {
-        return Some(address);
-    }
-    if given.contains(':') {
-        return None;
-    }
-    let without_zeros = |part: &str| {
-        let digits = part.trim_start_matches('0');
-        if digits.is_empty() && !part.is_empty() { "0".to_owned() } else { digits.to_owned() }
-    };
-    given.split('.').map(without_zeros).collect::<Vec<_>>().join(".").parse().ok()
-}
-
 /// Checks an IP address that must be in its canonical form.
 pub(in crate::kinds::builtin) fn canonical_address(given: &str, field: &str) -> Option<FieldError> {
-    if let Some(error) = address(given, field) {
-        return Some(error);
-    }
-    let canonical = lenient_address(given)?.to_string();
-    let why = || format!("must be in canonical form ({})", quote(&canonical));
-    (canonical != given).then(|| invalid_text(field, given, &why()))
+    names::canonical_address(given).map(|why| invalid_text(field, given, &why))
 }
 
 /// Checks a range of addresses that must be in its canonical form.
@@ -96,19 +76,19 @@ pub(in crate::kinds::builtin) struct AddressRange {
 }
 
 impl AddressRange {
-    /// Reads a range as leniently as [`lenient_address`].
+    /// Reads a range as leniently as [`names::lenient_address`].
     pub(in crate::kinds::builtin) fn read(given: &str) -> Option<Self> {
         let (start, length) = given.split_once('/')?;
-        let first = lenient_address(start)?;
+        let first = names::lenient_address(start)?;
         let is_number = !length.is_empty() && length.bytes().all(|byte| byte.is_ascii_digit());
         let length: u32 = length.parse().ok().filter(|_| is_number)?;
         let max = if first.is_ipv4() { 32 } else { 128 };
         (length <= max).then_some(Self { first, length })
     }
 
-    /// Whether the range is of IPv4.
+    /// Whether the range is of IPv4. As in Go, this includes IPv6 addresses that stand for one of IPv4.
     pub(in crate::kinds::builtin) fn is_ipv4(self) -> bool {
-        self.first.is_ipv4()
+        self.first.to_canonical().is_ipv4()
     }
 
     /// The first address of the range.

@@ -207,17 +207,7 @@ pub(in crate::kinds::builtin) fn header_name(name: &str) -> Vec<String> {
 
 /// Checks an IP address.
 pub(in crate::kinds::builtin) fn address(given: &str, field: &str) -> Option<FieldError> {
-    match given.parse::<IpAddr>() {
-        Ok(IpAddr::V6(v6)) if v6.to_ipv4_mapped().is_some() => {
-            Some(invalid_text(field, given, "must not be an IPv4-mapped IPv6 address"))
-        }
-        Ok(_) => None,
-        Err(_) if has_leading_zeros(given) => Some(invalid_text(field, given, "must not have leading 0s")),
-        Err(_) => {
-            let why = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
-            Some(invalid_text(field, given, why))
-        }
-    }
+    names::address(given).map(|why| invalid_text(field, given, why))
 }
 
 /// Checks a range of addresses.
@@ -226,7 +216,7 @@ pub(in crate::kinds::builtin) fn address_range(given: &str, field: &str) -> Opti
     let not_a_range = || refuse("must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)");
     let Some((start, length)) = given.split_once('/') else { return not_a_range() };
     let address = start.parse::<IpAddr>();
-    if address.is_err() && !has_leading_zeros(start) || !length.bytes().all(|byte| byte.is_ascii_digit()) {
+    if names::lenient_address(start).is_none() || !length.bytes().all(|byte| byte.is_ascii_digit()) {
         return not_a_range();
     }
     let Ok(bits) = length.parse::<u32>() else { return not_a_range() };
@@ -343,17 +333,6 @@ pub(in crate::kinds::builtin) fn conditions(conditions: &[Value], path: &str) ->
         }
     }
     errors
-}
-
-/// Whether the text is an IPv4 address, except for zeros at the start of its numbers.
-fn has_leading_zeros(given: &str) -> bool {
-    let numbers: Vec<&str> = given.split('.').collect();
-    let is_number = |part: &&str| {
-        let digits = part.trim_start_matches('0');
-        let is_digits = !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
-        is_digits && digits.len() <= 3 && digits.parse::<u16>().unwrap_or_default() <= 255
-    };
-    numbers.len() == 4 && numbers.iter().all(is_number)
 }
 
 /// Checks a map of labels.
