@@ -16,9 +16,48 @@ pub struct EmptyCollections {
 struct EmptyPlace {
     path: Vec<Step>,
     count: Count,
-    /// Whether it is a part of a label selector, which messages show with `omitempty`.
-    is_of_selector: bool,
+    effect: Effect,
 }
+
+/// Effect of an empty list or map on validation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Effect {
+    /// Messages do not show it: it is a part of a label selector, which they show with `omitempty`.
+    Hidden,
+    /// Messages show it.
+    Shown,
+    /// Like `Shown`, and validation refuses it: Go's code compares the field with nil.
+    Refused,
+    /// Like `Refused`, and no default replaces it.
+    Kept,
+}
+
+/// Fields of structs in which validation refuses an empty list or map, with the struct's name and their paths.
+const REFUSED: [(&str, &[&str]); 5] = [
+    // Only labels and annotations may be set in the metadata of a template.
+    ("core.v1.PersistentVolumeClaimTemplate", &TEMPLATE_METADATA),
+    ("resource.v1.ResourceClaimTemplateSpec", &TEMPLATE_METADATA),
+    (
+        "core.v1.EphemeralContainer",
+        &[
+            "/ports",
+            "/resizePolicy",
+            "/restartPolicyRules",
+            "/resources/claims",
+            "/resources/limits",
+            "/resources/requests",
+        ],
+    ),
+    ("core.v1.PodSpec", &["/resources/claims"]),
+    // Either of them excludes the other one.
+    ("resource.v1.ResourceSliceSpec", &["/devices", "/sharedCounters"]),
+];
+const TEMPLATE_METADATA: [&str; 3] =
+    ["/metadata/finalizers", "/metadata/managedFields", "/metadata/ownerReferences"];
+/// Like [`REFUSED`], for lists that would have a default if they were absent.
+const KEPT: (&str, &str) = ("autoscaling.v2.HPAScalingRules", "/policies");
+/// Field of a pod with Windows that is refused.
+const LINUX_GROUPS: &str = "/securityContext/supplementalGroups";
 
 /// Part of the path to a place.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,26 +97,57 @@ impl EmptyCollections {
 
     /// Like [`put_into`](Self::put_into), but only those that messages show.
     pub fn show_in(&self, object: &mut Value) {
-        Self::put(self.places.iter().filter(|place| !place.is_of_selector), object);
+        Self::put(self.places.iter().filter(|place| place.effect != Effect::Hidden), object);
+    }
+
+    /// Whether validation refuses some of them, although it would accept absent ones.
+    #[must_use]
+    pub fn has_refused(&self) -> bool {
+        self.refused().next().is_some()
+    }
+
+    /// Like [`put_into`](Self::put_into), but only those that validation refuses.
+    pub fn put_refused(&self, object: &mut Value) {
+        Self::put(self.refused(), object);
+    }
+
+    fn refused(&self) -> impl Iterator<Item = &EmptyPlace> {
+        self.places.iter().filter(|place| matches!(place.effect, Effect::Refused | Effect::Kept))
     }
 
     fn put<'a>(places: impl Iterator<Item = &'a EmptyPlace>, object: &mut Value) {
-        for EmptyPlace { path, count, .. } in places {
+        for EmptyPlace { path, count, effect } in places {
             let Some((last, parents)) = path.split_last() else { continue };
             let parent = parents.iter().try_fold(&mut *object, |value, step| match step {
                 Step::Field(name) => value.get_mut(name),
                 Step::Index(index) => value.get_mut(*index),
             });
             let (Some(Value::Object(fields)), Step::Field(name)) = (parent, last) else { continue };
-            if fields.get(name).is_none_or(Value::is_null) {
+            if *effect == Effect::Kept || fields.get(name).is_none_or(Value::is_null) {
                 let empty = if *count == Count::Map { Map::new().into() } else { Vec::<Value>::new().into() };
                 fields.insert(name.clone(), empty);
             }
         }
     }
 
+    /// Finds the refused places of a struct. The further search finds them again, as shown ones.
+    fn search_refused(&mut self, name: &str, value: &Value, path: &[Step]) {
+        for (field, effect) in refused_fields(name, value) {
+            let count = match value.pointer(field) {
+                Some(Value::Array(items)) if items.is_empty() => Count::List,
+                Some(Value::Object(entries)) if entries.is_empty() => Count::Map,
+                _ => continue,
+            };
+            let steps = field.split('/').skip(1).map(|name| Step::Field(name.to_owned()));
+            let path = path.iter().cloned().chain(steps).collect();
+            self.places.push(EmptyPlace { path, count, effect });
+        }
+    }
+
     fn search(&mut self, message: &'static Message, value: &Value, path: &mut Vec<Step>) {
         let is_of_selector = message.name().starts_with("meta.v1.LabelSelector");
+        let effect = if is_of_selector { Effect::Hidden } else { Effect::Shown };
+        self.search_refused(message.name(), value, path);
         for (name, value) in value.as_object().into_iter().flatten() {
             if path.is_empty() && name == "metadata" {
                 continue;
@@ -86,10 +156,10 @@ impl EmptyCollections {
             path.push(Step::Field(name.clone()));
             match (field.count, field.kind, value) {
                 (Count::List, _, Value::Array(items)) if items.is_empty() => {
-                    self.places.push(EmptyPlace { path: path.clone(), count: Count::List, is_of_selector });
+                    self.places.push(EmptyPlace { path: path.clone(), count: Count::List, effect });
                 }
                 (Count::Map, _, Value::Object(entries)) if entries.is_empty() => {
-                    self.places.push(EmptyPlace { path: path.clone(), count: Count::Map, is_of_selector });
+                    self.places.push(EmptyPlace { path: path.clone(), count: Count::Map, effect });
                 }
                 (Count::One, GoType::Message(inner), value) => self.search(inner, value, path),
                 (Count::List, GoType::Message(inner), Value::Array(items)) => {
@@ -111,6 +181,20 @@ impl EmptyCollections {
             path.pop();
         }
     }
+}
+
+/// Returns the paths of fields of the struct `name` in which validation refuses an empty list or map.
+fn refused_fields(name: &str, value: &Value) -> Vec<(&'static str, Effect)> {
+    let of_struct = REFUSED.iter().filter(|(message, _)| *message == name);
+    let mut fields: Vec<_> =
+        of_struct.flat_map(|(_, fields)| *fields).map(|field| (*field, Effect::Refused)).collect();
+    if name == KEPT.0 {
+        fields.push((KEPT.1, Effect::Kept));
+    }
+    if name == "core.v1.PodSpec" && value["os"]["name"] == "windows" {
+        fields.push((LINUX_GROUPS, Effect::Refused));
+    }
+    fields
 }
 
 /// Whether a value contains an empty list or object.
@@ -161,6 +245,18 @@ mod tests {
         EmptyCollections::of(policy, &sent).put_into(&mut all);
         EmptyCollections::of(policy, &sent).show_in(&mut shown);
         assert_eq!((all, shown), (sent, json!({"spec": {"podSelector": {}, "ingress": []}})));
+        // Some are refused.
+        let template = message_of_kind("resource.k8s.io/v1", "ResourceClaimTemplate").unwrap();
+        let sent = json!({"spec": {"metadata": {"labels": {}, "finalizers": []}, "spec": {"devices": {"requests": []}}}});
+        let mut refused = json!({"spec": {"metadata": {}, "spec": {"devices": {}}}});
+        assert!(!found.has_refused() && EmptyCollections::of(template, &sent).has_refused());
+        EmptyCollections::of(template, &sent).put_refused(&mut refused);
+        assert_eq!(refused, json!({"spec": {"metadata": {"finalizers": []}, "spec": {"devices": {}}}}));
+        let scaler = message_of_kind("autoscaling/v2", "HorizontalPodAutoscaler").unwrap();
+        let sent = json!({"spec": {"behavior": {"scaleUp": {"policies": []}}}});
+        let mut defaulted = json!({"spec": {"behavior": {"scaleUp": {"policies": [{"type": "Pods"}]}}}});
+        EmptyCollections::of(scaler, &sent).put_refused(&mut defaulted);
+        assert_eq!(defaulted, sent);
         // Values that were set meanwhile stay, and missing structs are not created.
         let mut changed = json!({"spec": {"nodeSelector": {"a": "b"}, "containers": []}});
         let before = changed.clone();

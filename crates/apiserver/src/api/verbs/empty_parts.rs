@@ -34,7 +34,8 @@ pub(super) fn compared(served: &ServedKind, object: &Value, collections: &EmptyC
     })
 }
 
-/// Validates an object. Decisions do not depend on `collections`, unless the kind compares them; messages show them.
+/// Validates an object. Decisions depend only on those of `collections` that kube-apiserver refuses, unless the kind compares them; messages
+/// show all.
 pub(super) fn validate(
     served: &ServedKind,
     object: &Value,
@@ -44,7 +45,13 @@ pub(super) fn validate(
     if let Some(compared) = compared(served, object, collections) {
         return validate(&compared);
     }
-    let errors = validate(object);
+    let errors = if collections.has_refused() {
+        let mut refused = object.clone();
+        collections.put_refused(&mut refused);
+        validate(&refused)
+    } else {
+        validate(object)
+    };
     if errors.is_empty() || collections.is_empty() {
         return errors;
     }
@@ -117,6 +124,40 @@ mod tests {
             error.unwrap_err().message(),
             "Ingress.networking.k8s.io \"a\" is invalid: spec: Invalid value: []: either `defaultBackend` or `rules` must be specified"
         );
+    }
+
+    /// Messages of kube-apiserver v1.36.3.
+    #[tokio::test]
+    async fn some_empty_lists_and_maps_are_refused() {
+        let server = testing::server();
+        let refuse = |path: &str, spec: Value, expected: &str| {
+            let object = json!({"metadata": {"name": "x"}, "spec": spec});
+            let error = testing::create(&server, path, &object).unwrap_err();
+            assert!(error.message().ends_with(expected), "{}\n{expected}", error.message());
+        };
+        let templates = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaimtemplates";
+        let spec = json!({"metadata": {"ownerReferences": []}, "spec": {}});
+        refuse(templates, spec, " is invalid: spec.metadata.ownerReferences: Forbidden: cannot be set");
+        let pods = "/api/v1/namespaces/default/pods";
+        let pod = |part: Value| {
+            let mut pod = json!({"containers": [{"name": "a", "image": "a"}]});
+            pod.as_object_mut().unwrap().extend(part.as_object().unwrap().clone());
+            pod
+        };
+        let windows = pod(json!({"os": {"name": "windows"}, "securityContext": {"supplementalGroups": []}}));
+        let expected = " is invalid: spec.securityContext.supplementalGroups: Forbidden: cannot be set for a windows pod";
+        refuse(pods, windows, expected);
+        let expected =
+            " is invalid: spec.resources.claims: Forbidden: claims may not be set for Resources at pod-level";
+        refuse(pods, pod(json!({"resources": {"claims": []}})), expected);
+        let scalers = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers";
+        let spec = json!({
+            "maxReplicas": 3, "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "a"},
+            "behavior": {"scaleUp": {"policies": []}},
+        });
+        let expected =
+            " is invalid: spec.behavior.scaleUp.policies: Required value: must specify at least one Policy";
+        refuse(scalers, spec, expected);
     }
 
     /// Observed with kube-apiserver v1.36.3.

@@ -185,8 +185,8 @@ pub(crate) async fn change(
         match reviewed {
             UpdateReview::Object => {
                 if admission.mutate(&call.attributes(operation, Some(&old)), Some(&mut new)).await? {
-                    // The object was encoded for the webhook or policy, without them, and decoded again.
-                    empty = EmptyParts::default();
+                    // The object was encoded for the webhook or policy and decoded again; the encoding omits most of them.
+                    empty = EmptyParts::of(served, &new);
                 }
                 deduplicate_owners(call, &mut new, OwnersFrom::Admission);
             }

@@ -127,10 +127,9 @@ pub(super) fn ephemeral(pod: &PodRules<'_>, path: &str) -> Vec<FieldError> {
     errors
 }
 
-/// Whether a field has a value other than the empty list or struct.
+/// Whether a field has a value other than the empty struct.
 fn has_content(value: &Value) -> bool {
     match value {
-        Value::Array(list) => !list.is_empty(),
         Value::Object(fields) => !fields.values().all(Value::is_null),
         other => !other.is_null(),
     }
