@@ -152,8 +152,11 @@ fn stored_source(source: &str, about: &Value, value: &str) -> Value {
             if field("Value").is_none() { "AverageValue" } else { "Value" }
         }
         _ => {
-            set("averageUtilization", field("AverageUtilization"));
-            set("averageValue", field("AverageValue"));
+            let utilization = field("AverageUtilization");
+            set("averageUtilization", utilization);
+            // The status has 0 for an absent value too. A client that sends this 0 in an annotation of its own loses it.
+            let is_absent = |number: &Value| value == "current" && utilization.is_some() && *number == "0";
+            set("averageValue", field("AverageValue").filter(|number| !is_absent(number)));
             if field("AverageUtilization").is_some() || !has_average { "Utilization" } else { "AverageValue" }
         }
     };

@@ -14,6 +14,7 @@ use serde_json::{Map, Value, json};
 
 use super::builtin_kind::BuiltinKind;
 use super::shared::fields::{set, within};
+use crate::kind::WriteContext;
 use crate::kind::resource::Resource;
 
 /// Fields that `v1` keeps in annotations: the annotation, and the path of the field in `v2`.
@@ -37,6 +38,31 @@ pub(super) struct HorizontalPodAutoscaler;
 impl BuiltinKind for HorizontalPodAutoscaler {
     fn default(&self, object: &mut Value) {
         default(object);
+    }
+
+    fn prepare_create(&self, _context: &WriteContext<'_>, object: &mut Value) {
+        if is_older(object) {
+            keep_annotations("status", &Value::Null, object);
+            within(object, "status", |status| drop(remove(status, CURRENT)));
+        }
+    }
+
+    fn prepare_update(&self, _context: &WriteContext<'_>, old: &Value, new: &mut Value) {
+        if is_older(new) {
+            keep_annotations("status", old, new);
+        }
+    }
+
+    fn prepare_subresource(
+        &self,
+        _context: &WriteContext<'_>,
+        subresource: &str,
+        old: &Value,
+        new: &mut Value,
+    ) {
+        if subresource == "status" && is_older(new) {
+            keep_annotations("spec", old, new);
+        }
     }
 
     fn validate(&self, _resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
@@ -75,9 +101,60 @@ impl BuiltinKind for HorizontalPodAutoscaler {
     }
 }
 
+/// Whether the object is of the older version, which keeps fields in annotations.
+fn is_older(object: &Value) -> bool {
+    object["apiVersion"] != STORED
+}
+
+/// Restores the annotations of `v1` that hold fields of `part`, which a write leaves as they are.
+fn keep_annotations(part: &str, old: &Value, new: &mut Value) {
+    for (annotation, ..) in KEPT.iter().filter(|(_, of, _)| *of == part) {
+        match old["metadata"]["annotations"].get(*annotation) {
+            Some(text) => annotate(new, annotation, text.clone()),
+            None => drop(new.pointer_mut("/metadata/annotations").and_then(|all| remove(all, annotation))),
+        }
+    }
+    drop_empty_annotations(new);
+}
+
+fn annotate(object: &mut Value, annotation: &str, text: Value) {
+    let metadata = &mut object["metadata"];
+    if !metadata["annotations"].is_object() {
+        metadata["annotations"] = json!({});
+    }
+    metadata["annotations"][annotation] = text;
+}
+
+fn drop_empty_annotations(object: &mut Value) {
+    if object["metadata"]["annotations"].as_object().is_some_and(Map::is_empty) {
+        remove(&mut object["metadata"], "annotations");
+    }
+}
+
+/// Drops the annotations that hold fields in `v1`.
+fn drop_annotations(object: &mut Value) {
+    if let Some(annotations) = object.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) {
+        annotations.retain(|name, _| !ANNOTATIONS.contains(&&**name));
+    }
+    drop_empty_annotations(object);
+}
+
+/// Converts an object of `v1` to the stored version and back, as decoding in kube-apiserver does: it writes the annotations anew.
+fn normalize(object: &mut Value) {
+    const KIND: &str = "HorizontalPodAutoscaler";
+    to_storage(object);
+    if let Some(message) = go_struct::message_of_kind(STORED, KIND) {
+        go_struct::complete(message, object);
+    }
+    from_storage(object);
+    if let Some(message) = go_struct::message_of_kind("autoscaling/v1", KIND) {
+        go_struct::complete(message, object);
+    }
+}
+
 /// Returns an autoscaler of any version in the stored one.
 pub(super) fn stored(object: &Value) -> Cow<'_, Value> {
-    if object["apiVersion"] == STORED {
+    if !is_older(object) {
         return Cow::Borrowed(object);
     }
     let mut object = object.clone();
@@ -87,7 +164,7 @@ pub(super) fn stored(object: &Value) -> Cow<'_, Value> {
 
 /// Sets defaults after the fields were completed. The default metric is not set if an annotation of `v1` has metrics.
 fn default(object: &mut Value) {
-    let is_new = object["apiVersion"] == STORED;
+    let is_new = !is_older(object);
     let annotation = object["metadata"]["annotations"][KEPT[0].0].as_str();
     let has_metrics = annotation
         .and_then(|text| serde_json::from_str::<Vec<Value>>(text).ok())
@@ -101,6 +178,11 @@ fn default(object: &mut Value) {
             set(spec, TARGET, json!(PERCENT));
         }
     });
+    if is_new {
+        drop_annotations(object);
+    } else {
+        normalize(object);
+    }
 }
 
 /// Sets the default metric: 80 % CPU utilization.
@@ -138,10 +220,8 @@ fn to_storage(object: &mut Value) {
                 texts.push((part, field, value));
             }
         }
-        if annotations.is_empty() {
-            remove(&mut object["metadata"], "annotations");
-        }
     }
+    drop_empty_annotations(object);
     for (part, old, new, value) in
         [("spec", TARGET, "metrics", "target"), ("status", CURRENT, "currentMetrics", "current")]
     {
@@ -196,7 +276,10 @@ fn from_storage(object: &mut Value) {
             let is_processor = metric["type"] == "Resource" && resource["name"] == "cpu";
             resource[value]["averageUtilization"].as_i64().filter(|_| is_processor)
         };
-        if let Some(percent) = list.iter().filter_map(utilization).next_back() {
+        let mut percents = list.iter().filter_map(utilization);
+        // The first one of the spec, and the last one of the status.
+        let percent = if value == "target" { percents.next() } else { percents.next_back() };
+        if let Some(percent) = percent {
             put(object, part, old, json!(percent));
         }
         // In the status the annotation has the CPU metric too, because the field holds its utilization without its value.
@@ -218,18 +301,9 @@ fn from_storage(object: &mut Value) {
         texts.push((KEPT[2].0, format!("[{}]", conditions.join(","))));
     }
     // Annotations of these names in the stored object come from a client. This conversion writes its own.
-    if let Some(annotations) = object.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) {
-        annotations.retain(|name, _| KEPT.iter().all(|(kept, ..)| kept != name));
-        if annotations.is_empty() {
-            remove(&mut object["metadata"], "annotations");
-        }
-    }
+    drop_annotations(object);
     for (annotation, text) in texts {
-        let metadata = &mut object["metadata"];
-        if !metadata["annotations"].is_object() {
-            metadata["annotations"] = json!({});
-        }
-        metadata["annotations"][annotation] = json!(text);
+        annotate(object, annotation, json!(text));
     }
 }
 
@@ -348,5 +422,31 @@ mod tests {
         );
         to_storage(&mut object);
         assert_eq!(object["status"]["currentMetrics"][0]["resource"]["current"], current);
+    }
+
+    /// Observed with kube-apiserver v1.36.3.
+    #[test]
+    fn annotations_of_the_older_version_are_written_by_the_conversion() {
+        let autoscaler = |annotations: Value, status: Value| {
+            json!({
+                "apiVersion": "autoscaling/v1", "metadata": {"annotations": annotations},
+                "spec": {"maxReplicas": 3, "scaleTargetRef": {"kind": "Deployment", "name": "a"}}, "status": status,
+            })
+        };
+        let mut object = autoscaler(json!({KEPT[0].0: "nonsense"}), json!({CURRENT: 80}));
+        default(&mut object);
+        let current = r#"[{"type":"Resource","resource":{"name":"cpu","currentAverageUtilization":80,"currentAverageValue":"0"}}]"#;
+        assert_eq!(object["metadata"]["annotations"], json!({KEPT[3].0: current}));
+        let defaulted = object.clone();
+        default(&mut object);
+        assert_eq!(object, defaulted);
+        // A write of the status leaves fields of the spec as they are, and the other way round.
+        let old = autoscaler(json!({KEPT[0].0: "[1]", KEPT[3].0: "[2]"}), json!({}));
+        let mut new = autoscaler(json!({"x": "y", KEPT[3].0: "[3]"}), json!({}));
+        keep_annotations("spec", &old, &mut new);
+        assert_eq!(new["metadata"]["annotations"], json!({"x": "y", KEPT[0].0: "[1]", KEPT[3].0: "[3]"}));
+        let mut new = autoscaler(json!({KEPT[2].0: "[3]"}), json!({}));
+        keep_annotations("status", &autoscaler(json!({}), json!({})), &mut new);
+        assert_eq!(new["metadata"], json!({}));
     }
 }
