@@ -216,6 +216,29 @@ mod tests {
         });
     }
 
+    /// Observed with kube-apiserver v1.36.3.
+    #[tokio::test]
+    async fn an_apply_to_the_status_creates_objects_that_an_update_creates() {
+        let server = testing::server();
+        let apply = |path: &str, object: Value| {
+            let mut call = testing::call(&server, path);
+            call.query = crate::request::query::Query::parse("fieldManager=test&force=true");
+            call.content_type = Some(APPLY.to_owned());
+            match testing::now(run(&call, &Bytes::from(object.to_string()))) {
+                Ok(reply) => (reply.code, String::new()),
+                Err(error) => (error.code(), error.message().to_owned()),
+            }
+        };
+        let service = |spec: Value| json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a"}, "spec": spec});
+        let path = "/api/v1/namespaces/default/services/a/status";
+        let refused = "Service \"a\" is invalid: spec.ports: Required value".to_owned();
+        assert_eq!(apply(path, service(json!({}))), (422, refused));
+        assert_eq!(apply(path, service(json!({"ports": [{"port": 80}]}))), (201, String::new()));
+        let job = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "a"}});
+        let (code, _) = apply("/apis/batch/v1/namespaces/default/jobs/a/status", job);
+        assert_eq!(code, 404);
+    }
+
     /// Entries and errors of kube-apiserver v1.36.3. The target is atomic in `v1` and granular in `v2`.
     #[tokio::test]
     async fn each_manager_owns_fields_in_the_version_of_its_writes() {

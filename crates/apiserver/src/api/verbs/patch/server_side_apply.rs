@@ -21,7 +21,12 @@ pub(super) async fn apply(call: &Call, bytes: &Bytes, options: &WriteOptions) ->
     let configuration = read_applied(call, bytes);
     let manager = call.manager(options);
     let on_conflict = options.on_conflict;
-    let subresource = call.path.subresource.clone();
+    // Like a PUT, an apply to `/status` creates objects of some kinds.
+    let creates = match call.path.subresource.as_str() {
+        "" => true,
+        "status" => call.served.resource.rules.create_on_update,
+        _ => false,
+    };
     for _ in 0..RETRIES {
         let exists = call.cluster.read(|store| store.get(call.served.storage(), &call.key()).is_some());
         let outcome = if exists {
@@ -37,7 +42,7 @@ pub(super) async fn apply(call: &Call, bytes: &Bytes, options: &WriteOptions) ->
             })
             .await;
             changed.and_then(|changed| changed.reply(call))
-        } else if subresource.is_empty() {
+        } else if creates {
             match &configuration {
                 Ok((applied, strict)) => {
                     create_applied(call, applied, strict, &manager, on_conflict, options).await
