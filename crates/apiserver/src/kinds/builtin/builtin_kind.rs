@@ -255,12 +255,12 @@ impl<K: BuiltinKind> Strategy for K {
             if let Some(path) = self.pod_spec() {
                 pod_spec::drop_disabled(new, Some(old), path);
             }
-            // kube-apiserver stores builtin kinds as protobuf, which does not distinguish an empty list from an absent one. Empty lists
-            // are removed before the comparison with the stored state, so that such an update changes nothing.
-            forget_empty(served, new);
         } else {
             self.prepare_subresource(context, subresource, old, new);
         }
+        // kube-apiserver stores builtin kinds as protobuf, which does not distinguish an empty list from an absent one. Empty lists are
+        // removed before the comparison with the stored state, so that such an update changes nothing.
+        forget_empty(served, new);
     }
 
     fn validate_create(&self, served: &ServedKind, object: &Value) -> Vec<FieldError> {

@@ -1,7 +1,6 @@
 //! Nodes: `podCIDR` and `podCIDRs`, and fields that can be set only once.
 
 use std::collections::BTreeSet;
-use std::net::IpAddr;
 
 use kube_apimachinery::decode;
 use kube_apimachinery::go::quote;
@@ -11,7 +10,8 @@ use serde_json::{Value, json};
 
 use super::builtin_kind::BuiltinKind;
 use super::shared::amounts::{Amounts, validate_amount};
-use super::shared::field_checks::{duplicate, invalid_text};
+use super::shared::domain_checks::AddressRange;
+use super::shared::field_checks::{address_range, duplicate, invalid_text};
 use super::shared::fields::{list, put, set, text, within};
 use super::shared::{amounts, discouraged};
 use crate::kind::WriteContext;
@@ -111,7 +111,7 @@ fn default_ranges(node: &mut Value) {
 
 /// Validates a node. It has at most one CIDR per IP family.
 fn validate(node: &Value) -> Vec<FieldError> {
-    let mut errors: Vec<FieldError> = avoided_pods(node).into_iter().collect();
+    let mut errors = avoided_pods(node);
     errors.extend(taints(node));
     errors.extend(amounts_of_status(&node["status"]));
     let swap = &node["status"]["nodeInfo"]["swap"]["capacity"];
@@ -120,34 +120,96 @@ fn validate(node: &Value) -> Vec<FieldError> {
         errors.push(FieldError::invalid(path, &capacity.to_string(), "must be greater than zero"));
     }
     errors.extend(declared_features(&node["status"]));
+    errors.extend(pod_ranges(node));
+    errors
+}
+
+/// Checks the CIDRs of a node: at most one of each IP family.
+fn pod_ranges(node: &Value) -> Vec<FieldError> {
     let all: Vec<&str> = ranges(node).collect();
-    for (index, range) in all.iter().enumerate() {
-        if let Err(why) = family(range) {
-            errors.push(FieldError::invalid(format!("spec.podCIDRs[{index}]"), &quote(range), why));
+    let checked = all.iter().enumerate();
+    let mut errors: Vec<FieldError> = checked
+        .filter_map(|(index, range)| address_range(range, &format!("spec.podCIDRs[{index}]")))
+        .collect();
+    if all.len() > 1 {
+        let read: Vec<Option<AddressRange>> = all.iter().map(|range| AddressRange::read(range)).collect();
+        let has = |ipv4: bool| read.iter().flatten().any(|range| range.is_ipv4() == ipv4);
+        let unread = read.iter().position(Option::is_none);
+        if let Some(index) = unread {
+            let message = format!(
+                "Internal error: invalid PodCIDRs. failed to check with dual stack with error:invalid CIDR[{index}]: <nil> \
+                 (invalid CIDR address: {})",
+                all[index]
+            );
+            errors.push(FieldError { reason: "InternalError", field: "spec.podCIDRs".to_owned(), message });
         }
-    }
-    let families: Vec<bool> = all.iter().filter_map(|range| family(range).ok()).collect();
-    if all.len() > 1 && (all.len() > 2 || families.len() < 2 || families[0] == families[1]) {
-        let shown = json!(all).to_string();
-        let why = "may specify no more than one CIDR for each IP family";
-        errors.push(FieldError::invalid("spec.podCIDRs", &shown, why));
+        if all.len() > 2 || unread.is_some() || !has(true) || !has(false) {
+            let shown = json!(all).to_string();
+            let why = "may specify no more than one CIDR for each IP family";
+            errors.push(FieldError::invalid("spec.podCIDRs", &shown, why));
+        }
     }
     errors
 }
 
-/// Checks the syntax of an annotation with pods that schedulers used to avoid. Its contents are not validated.
-fn avoided_pods(node: &Value) -> Option<FieldError> {
+/// Checks an annotation with pods that schedulers used to avoid: each entry names their controller.
+fn avoided_pods(node: &Value) -> Vec<FieldError> {
     const KEY: &str = "scheduler.alpha.kubernetes.io/preferAvoidPods";
-    let text = node["metadata"]["annotations"][KEY].as_str().filter(|text| !text.is_empty())?;
-    let why = decode::json(text.as_bytes()).err()?;
-    Some(invalid_text("metadata.annotations.AvoidPods", KEY, &why))
+    let annotation = node["metadata"]["annotations"][KEY].as_str().filter(|text| !text.is_empty());
+    let Some(annotation) = annotation else { return Vec::new() };
+    let entries = match avoided_entries(annotation) {
+        Ok(entries) => entries,
+        Err(why) => return vec![invalid_text("metadata.annotations.AvoidPods", KEY, &why)],
+    };
+    let mut errors = Vec::new();
+    for (index, entry) in entries.iter().enumerate() {
+        let field = format!("metadata.annotations.{KEY}[{index}].PodSignature");
+        let controller = &entry["podSignature"]["podController"];
+        if controller.is_null() {
+            errors.push(FieldError::required(field, ""));
+        } else if controller["controller"] == false {
+            let field = format!("{field}.PodController.Controller");
+            errors.push(FieldError::invalid(field, "false", "must point to a controller"));
+        }
+    }
+    errors
+}
+
+/// Reads the entries of an annotation with pods to avoid.
+///
+/// # Errors
+/// Text of Go's decoder for invalid JSON, or for an annotation, list or entry of another type.
+fn avoided_entries(annotation: &str) -> Result<Vec<Value>, String> {
+    const ENTRIES: &str = "struct field AvoidPods.preferAvoidPods of type";
+    let refuse = |value: &Value, target: &str| {
+        let kind = match value {
+            Value::Array(_) => "array",
+            Value::Object(_) => "object",
+            Value::String(_) => "string",
+            Value::Bool(_) => "bool",
+            Value::Number(_) | Value::Null => "number",
+        };
+        Err(format!("json: cannot unmarshal {kind} into Go {target}"))
+    };
+    let mut pods = decode::json(annotation.as_bytes())?.value;
+    if !pods.is_object() && !pods.is_null() {
+        return refuse(&pods, "value of type v1.AvoidPods");
+    }
+    match pods["preferAvoidPods"].take() {
+        Value::Null => Ok(Vec::new()),
+        Value::Array(entries) => match entries.iter().find(|entry| !entry.is_object() && !entry.is_null()) {
+            Some(wrong) => refuse(wrong, &format!("{ENTRIES} v1.PreferAvoidPodsEntry")),
+            None => Ok(entries),
+        },
+        wrong => refuse(&wrong, &format!("{ENTRIES} []v1.PreferAvoidPodsEntry")),
+    }
 }
 
 /// Validates the new state of a node. kube-apiserver validates taints, amounts and features of an update twice, and reports both results.
 ///
 /// `podCIDRs` and `providerID` can be set once, usually by a controller.
 fn validate_update(old: &Value, new: &Value) -> Vec<FieldError> {
-    let mut errors: Vec<FieldError> = avoided_pods(new).into_iter().collect();
+    let mut errors = avoided_pods(new);
     errors.extend(amounts_of_status(&new["status"]));
     errors.extend(declared_features(&new["status"]));
     let addresses = list(&new["status"], "addresses");
@@ -279,28 +341,6 @@ fn ranges(node: &Value) -> impl Iterator<Item = &str> {
     node["spec"]["podCIDRs"].as_array().into_iter().flatten().filter_map(Value::as_str)
 }
 
-/// Whether a CIDR is one of IPv6.
-///
-/// # Errors
-/// The message for an invalid CIDR.
-fn family(range: &str) -> Result<bool, &'static str> {
-    const NO_RANGE: &str = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
-    let (address, length) = range.split_once('/').ok_or(NO_RANGE)?;
-    let address: IpAddr = address.parse().map_err(|_| NO_RANGE)?;
-    let (bits, size) = match address {
-        IpAddr::V4(address) => (u128::from(address.to_bits()), 32),
-        IpAddr::V6(address) => (address.to_bits(), 128),
-    };
-    // `parse` would accept a plus sign.
-    let is_number = !length.is_empty() && length.bytes().all(|byte| byte.is_ascii_digit());
-    let length = length.parse::<u32>().ok().filter(|length| is_number && *length <= size).ok_or(NO_RANGE)?;
-    let beyond = size - length;
-    if beyond > 0 && bits << (128 - beyond) != 0 {
-        return Err("must not have bits set beyond the prefix length");
-    }
-    Ok(address.is_ipv6())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -393,6 +433,25 @@ mod tests {
             None,
             &[
                 "spec.podCIDRs[0]: Invalid value: \"10.1.2.3/24\": must not have bits set beyond the prefix length",
+            ],
+        );
+        check(
+            &json!({"podCIDRs": ["10.0.0.0/24", "x"]}),
+            None,
+            &[
+                "spec.podCIDRs[1]: Invalid value: \"x\": must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)",
+                "spec.podCIDRs: Internal error: invalid PodCIDRs. failed to check with dual stack with error:invalid CIDR[1]: <nil> \
+                 (invalid CIDR address: x)",
+                "spec.podCIDRs: Invalid value: [\"10.0.0.0/24\",\"x\"]: may specify no more than one CIDR for each IP family",
+            ],
+        );
+        check(
+            &json!({"podCIDRs": ["10.0.0.0/24", "::ffff:10.0.0.0/104"]}),
+            None,
+            &[
+                "spec.podCIDRs[1]: Invalid value: \"::ffff:10.0.0.0/104\": must not have an IPv4-mapped IPv6 address",
+                "spec.podCIDRs: Invalid value: [\"10.0.0.0/24\",\"::ffff:10.0.0.0/104\"]: may specify no more than one CIDR for each \
+                 IP family",
             ],
         );
         check(&json!({"podCIDRs": ["0.0.0.0/0", "::/0"]}), None, &[]);

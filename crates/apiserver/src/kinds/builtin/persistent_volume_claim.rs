@@ -66,7 +66,7 @@ impl BuiltinKind for PersistentVolumeClaim {
     }
 
     fn validate(&self, _resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
-        let mut errors = validate_spec(&new["spec"]);
+        let mut errors = validate_spec(&new["spec"], old.map_or(&Value::Null, |old| &old["spec"]));
         errors.extend(old.into_iter().flat_map(|old| validate_update(old, new)));
         errors
     }
@@ -153,8 +153,8 @@ fn prepare_sources(old: &Value, claim: &mut Value) {
     }
 }
 
-/// Validates the spec of a claim.
-pub(super) fn validate_spec(spec: &Value) -> Vec<FieldError> {
+/// Validates the spec of a claim; `old` is its former state, or null. If that has a source with a group, the group is not validated any more.
+pub(super) fn validate_spec(spec: &Value, old: &Value) -> Vec<FieldError> {
     const STORAGE: &str = "spec.resources[storage]";
     let mut errors = Vec::new();
     if list(spec, "accessModes").is_empty() {
@@ -171,10 +171,10 @@ pub(super) fn validate_spec(spec: &Value) -> Vec<FieldError> {
     }
     errors.extend(class(spec, "storageClassName"));
     errors.extend(supported(spec, "volumeMode", "spec", &["Block", "Filesystem"]));
-    for field in ["dataSource", "dataSourceRef"] {
-        if !spec[field].is_null() {
-            errors.extend(data_source(&spec[field], &format!("spec.{field}")));
-        }
+    const SOURCES: [&str; 2] = ["dataSource", "dataSourceRef"];
+    let accepts_any_group = SOURCES.iter().any(|field| !old[*field]["apiGroup"].is_null());
+    for field in SOURCES.into_iter().filter(|field| !spec[*field].is_null()) {
+        errors.extend(data_source(&spec[field], &format!("spec.{field}"), accepts_any_group));
     }
     let (source, reference) = (&spec["dataSource"], &spec["dataSourceRef"]);
     let is_same = |field: &str| source[field] == reference[field];
@@ -199,7 +199,7 @@ fn class(spec: &Value, field: &str) -> Vec<FieldError> {
 }
 
 /// Validates the object that the contents of a volume come from.
-fn data_source(source: &Value, path: &str) -> Vec<FieldError> {
+fn data_source(source: &Value, path: &str, accepts_any_group: bool) -> Vec<FieldError> {
     let mut errors: Vec<FieldError> =
         ["name", "kind"].iter().filter_map(|field| required(source, field, path)).collect();
     let (group, kind) = (text(source, "apiGroup"), text(source, "kind"));
@@ -208,7 +208,7 @@ fn data_source(source: &Value, path: &str) -> Vec<FieldError> {
             let why = "must be 'PersistentVolumeClaim' when referencing the default apiGroup";
             errors.push(invalid_text(path, kind, why));
         }
-    } else {
+    } else if !accepts_any_group {
         errors.extend(invalid(&format!("{path}.apiGroup"), group, &names::subdomain(group)));
     }
     let namespace = text(source, "namespace");
@@ -428,6 +428,21 @@ mod tests {
                 "spec.dataSourceRef: Invalid value: \"K\": must be 'PersistentVolumeClaim' when referencing the default apiGroup",
             ],
         );
+    }
+
+    /// Observed with kube-apiserver v1.36.3.
+    #[test]
+    fn the_group_of_a_source_is_validated_until_one_is_stored() {
+        let claim = |group: &str| {
+            json!({
+                "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}},
+                "dataSourceRef": {"apiGroup": group, "kind": "K", "name": "a"},
+            })
+        };
+        let errors = |old: &Value| validate_spec(&claim("-a"), old).len();
+        assert_eq!(errors(&Value::Null), 1);
+        assert_eq!(errors(&json!({"dataSource": {"kind": "PersistentVolumeClaim", "name": "a"}})), 1);
+        assert_eq!(errors(&claim("example.com")), 0);
     }
 
     /// Clients cannot create such claims, but a data file may contain them.

@@ -200,7 +200,7 @@ fn validate_policies(spec: &Value) -> Vec<FieldError> {
 fn validate_claims(spec: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     for (index, claim) in list(spec, "volumeClaimTemplates").iter().enumerate() {
-        for mut error in persistent_volume_claim::validate_spec(&claim["spec"]) {
+        for mut error in persistent_volume_claim::validate_spec(&claim["spec"], &Value::Null) {
             error.field = format!("spec.volumeClaimTemplates[{index}].{}", error.field);
             errors.push(error);
         }

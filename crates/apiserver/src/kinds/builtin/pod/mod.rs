@@ -3,6 +3,7 @@
 mod app_armor_annotations;
 mod constraints;
 mod pod_status;
+mod pod_status_devices;
 mod pod_update;
 mod qos;
 mod resize;

@@ -6,7 +6,8 @@ use kube_apimachinery::names;
 use kube_apimachinery::status::FieldError;
 use serde_json::Value;
 
-use crate::kinds::builtin::shared::field_checks::address;
+use super::pod_status_devices;
+use crate::kinds::builtin::shared::field_checks::{address, invalid_text};
 use crate::kinds::builtin::shared::fields::{list, text};
 use crate::kinds::builtin::shared::immutable_fields::immutable;
 use crate::kinds::builtin::shared::label_selector::invalid;
@@ -31,9 +32,17 @@ pub(super) fn validate(old: &Value, new: &Value) -> Vec<FieldError> {
     errors.extend(generation(after, "status.observedGeneration"));
     errors.extend(immutable("status", before, after, &["qosClass"]));
     errors.extend(restarts(old, after));
-    for (field, name) in [("podIPs", "status.podIPs"), ("hostIPs", "status.hostIPs")] {
-        errors.extend(addresses(list(before, field), list(after, field), name));
+    errors.extend(pod_status_devices::claims(new));
+    errors.extend(pod_status_devices::extended_claim(new));
+    errors.extend(addresses(list(before, "podIPs"), list(after, "podIPs"), "status.podIPs"));
+    let hosts = list(after, "hostIPs");
+    let first = hosts.first().map(|host| text(host, "ip"));
+    if let Some(first) = first.filter(|first| *first != text(after, "hostIP")) {
+        errors.push(invalid_text("status.hostIPs[0].ip", first, "must be equal to `hostIP`"));
     }
+    errors.extend(addresses(list(before, "hostIPs"), hosts, "status.hostIPs"));
+    errors.extend(pod_status_devices::users(new));
+    errors.extend(pod_status_devices::allocated(new));
     errors
 }
 
@@ -195,6 +204,7 @@ mod tests {
             json!({}),
             json!({"hostIPs": [{"ip": "x"}]}),
             &[
+                "status.hostIPs[0].ip: Invalid value: \"x\": must be equal to `hostIP`",
                 "status.hostIPs[0]: Invalid value: \"x\": must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)",
             ],
         );

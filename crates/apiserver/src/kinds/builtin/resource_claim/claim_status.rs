@@ -1,4 +1,4 @@
-//! Status of ResourceClaims: who uses a claim, the devices that it has, and what their drivers report. The form of share IDs is not validated.
+//! Status of ResourceClaims: who uses a claim, the devices that it has, and what their drivers report.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -27,6 +27,9 @@ const MAX_CONDITIONS: usize = 8;
 const MAX_ADDRESSES: usize = 16;
 const MAX_INTERFACE: usize = 256;
 const MAX_HARDWARE_ADDRESS: usize = 128;
+/// Length of a UUID with hyphens.
+const UUID_LENGTH: usize = 36;
+const WRONG_UUID: &str = "invalid UUID format";
 
 /// Driver, pool, name and share of a device.
 type SharedDevice<'a> = [&'a str; 4];
@@ -114,6 +117,7 @@ fn validate_device(device: &Value, known: &BTreeSet<SharedDevice<'_>>, path: &st
     let mut errors = csi_driver(text(device, "driver"), &format!("{path}.driver"));
     errors.extend(pool_name(text(device, "pool"), &format!("{path}.pool")));
     errors.extend(label(device, "device", path));
+    errors.extend(share(device, path));
     let key = shared_device(device);
     if !known.contains(&key) {
         errors.push(FieldError::invalid(path, &shown(key), "must be an allocated device in the claim"));
@@ -128,6 +132,47 @@ fn validate_device(device: &Value, known: &BTreeSet<SharedDevice<'_>>, path: &st
     }
     errors.extend(validate_network(&device["networkData"], &format!("{path}.networkData")));
     errors
+}
+
+/// Validates the ID of a share of a device: a UUID of the usual form.
+fn share(device: &Value, path: &str) -> Option<FieldError> {
+    let given = device["shareID"].as_str()?;
+    let why = match uuid_form(given) {
+        Err(why) => format!("error validating uid: {why}"),
+        Ok(()) if given.len() == UUID_LENGTH && !given.contains(|c: char| c.is_ascii_uppercase()) => return None,
+        Ok(()) => "uid must be in RFC 4122 normalized form, `xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx` with lowercase hexadecimal \
+                   characters"
+            .to_owned(),
+    };
+    Some(invalid_text(format!("{path}.shareID"), given, &why))
+}
+
+/// Checks a UUID in one of the forms that Go's library reads: with hyphens, which a prefix or braces may surround, or without them.
+fn uuid_form(given: &str) -> Result<(), String> {
+    const PREFIX: &str = "urn:uuid:";
+    let bytes = given.as_bytes();
+    let digits = match bytes.len() {
+        32 => bytes.to_vec(),
+        UUID_LENGTH => without_hyphens(bytes)?,
+        45 if !bytes[..9].eq_ignore_ascii_case(PREFIX.as_bytes()) => {
+            return Err(format!("invalid urn prefix: {}", go::quote(&String::from_utf8_lossy(&bytes[..9]))));
+        }
+        45 => without_hyphens(&bytes[9..])?,
+        38 if bytes[0] == b'{' && bytes[37] == b'}' => without_hyphens(&bytes[1..37])?,
+        38 => return Err("invalid bracketed UUID format".to_owned()),
+        length => return Err(format!("invalid UUID length: {length}")),
+    };
+    if digits.iter().all(u8::is_ascii_hexdigit) { Ok(()) } else { Err(WRONG_UUID.to_owned()) }
+}
+
+/// Returns the digits of a UUID with hyphens.
+fn without_hyphens(uuid: &[u8]) -> Result<Vec<u8>, String> {
+    const HYPHENS: [usize; 4] = [8, 13, 18, 23];
+    if HYPHENS.iter().any(|at| uuid[*at] != b'-') {
+        return Err(WRONG_UUID.to_owned());
+    }
+    let digits = uuid.iter().enumerate().filter(|(at, _)| !HYPHENS.contains(at));
+    Ok(digits.map(|(_, digit)| *digit).collect())
 }
 
 fn validate_network(network: &Value, path: &str) -> Vec<FieldError> {
@@ -178,6 +223,7 @@ fn validate_allocation(allocation: &Value, requested: &Value) -> Vec<FieldError>
         errors.extend(pool_name(text(result, "pool"), &format!("{path}.pool")));
         errors.extend(label(result, "device", path));
         errors.extend(validate_bindings(result, path));
+        errors.extend(share(result, path));
         errors
     };
     let config = |config: &Value, path: &str| {
@@ -300,5 +346,41 @@ mod tests {
         let mut same = old.clone();
         drop_deallocated(&old, &mut same);
         assert_eq!(same, old);
+    }
+
+    /// Recorded from kube-apiserver v1.36.3.
+    #[test]
+    fn shares_have_uuids() {
+        const FORM: &str = "uid must be in RFC 4122 normalized form, `xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx` with lowercase \
+                            hexadecimal characters";
+        let uid = "6d8ed9e1-0a1f-4f0a-9e7b-6d8ed9e10a1f";
+        let why = |given: &str| share(&json!({"shareID": given}), "p").map(|error| error.message);
+        assert_eq!((why(uid), share(&json!({}), "p")), (None, None));
+        for (given, expected) in [
+            (String::new(), "error validating uid: invalid UUID length: 0"),
+            (uid.replace('-', ""), FORM),
+            (uid.to_uppercase(), FORM),
+            (format!("{{{uid}}}"), FORM),
+            (format!("urn:uuid:{uid}"), FORM),
+            (format!("{{{uid}]"), "error validating uid: invalid bracketed UUID format"),
+            (format!("urn:uuix:{uid}"), "error validating uid: invalid urn prefix: \"urn:uuix:\""),
+            (uid.replace('f', "g"), "error validating uid: invalid UUID format"),
+            ("é".repeat(18), "error validating uid: invalid UUID format"),
+        ] {
+            let expected = format!("Invalid value: {}: {expected}", go::quote(&given));
+            assert_eq!(why(&given), Some(expected), "{given}");
+        }
+        let status = json!({"allocation": result("d.example.com"), "devices": [
+            {"driver": "d.example.com", "pool": "p", "device": "d", "shareID": "y"},
+        ]});
+        check(
+            &json!({}),
+            &status,
+            &[
+                "status.devices[0].shareID: Invalid value: \"y\": error validating uid: invalid UUID length: 1",
+                "status.devices[0]: Invalid value: {\"Driver\":\"d.example.com\",\"Pool\":\"p\",\"Device\":\"d\",\"ShareID\":\"y\"}: \
+                 must be an allocated device in the claim",
+            ],
+        );
     }
 }

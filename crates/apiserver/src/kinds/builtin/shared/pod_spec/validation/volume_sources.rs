@@ -176,10 +176,12 @@ fn claim_template(template: &Value, path: &str) -> Vec<FieldError> {
         return vec![FieldError::required(path, "")];
     }
     let mut errors = template_metadata(&template["metadata"], &format!("{path}.metadata"));
-    errors.extend(persistent_volume_claim::validate_spec(&template["spec"]).into_iter().map(|mut error| {
-        error.field.insert_str(0, &format!("{path}."));
-        error
-    }));
+    errors.extend(persistent_volume_claim::validate_spec(&template["spec"], &Value::Null).into_iter().map(
+        |mut error| {
+            error.field.insert_str(0, &format!("{path}."));
+            error
+        },
+    ));
     errors
 }
 
