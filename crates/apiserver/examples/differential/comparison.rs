@@ -49,13 +49,16 @@ impl Pairs {
         long.fold(text.to_owned(), |text, (genuine, ours)| text.replace(genuine.as_str(), ours))
     }
 
-    /// Returns a cell of a table with the node ports of ours.
-    fn translate_ports(&self, cell: &str) -> String {
-        let is_port = |value: &&String| value.len() == 5 && value.parse::<u32>().is_ok();
-        let ports = self.genuine.iter().filter(|(genuine, _)| is_port(genuine));
-        ports.fold(cell.to_owned(), |cell, (genuine, ours)| {
-            cell.replace(&format!(":{genuine}/"), &format!(":{ours}/"))
-        })
+    /// Whether cells of tables are equal, except for values that the servers chose: UIDs, addresses and node ports. A table has no other
+    /// place for some of them, so the cells bind them.
+    fn are_cells_equal(&mut self, genuine: &str, ours: &str) -> bool {
+        const SEPARATORS: [char; 5] = ['/', ':', ',', '=', ' '];
+        let shape = |cell: &str| cell.matches(SEPARATORS).collect::<Vec<_>>().concat();
+        let words = |cell: &str| cell.split(SEPARATORS).map(str::to_owned).collect::<Vec<_>>();
+        shape(genuine) == shape(ours)
+            && words(genuine).iter().zip(&words(ours)).all(|(genuine, ours)| {
+                genuine == ours || (is_chosen(genuine) && is_chosen(ours) && self.bind(genuine, ours))
+            })
     }
 
     /// Compares two responses.
@@ -239,7 +242,7 @@ impl Pairs {
         }
         let translated = self.translate(genuine);
         translated == ours
-            || (path.contains(".cells[") && self.translate_ports(&translated) == ours)
+            || (path.contains(".cells[") && self.are_cells_equal(genuine, ours))
             || (is_recent(genuine) && is_recent(ours))
             || (is_age(genuine) && is_age(ours))
             || sorted_parts(&without_revisions(&translated)) == sorted_parts(&without_revisions(ours))
@@ -306,6 +309,13 @@ fn is_recent(text: &str) -> bool {
         && text.chars().enumerate().all(is_form)
 }
 
+/// Whether a word is a UID, a cluster IP or a node port.
+fn is_chosen(word: &str) -> bool {
+    let is_uid = word.len() == 36 && word.matches('-').count() == 4;
+    let is_port = word.parse::<u16>().is_ok_and(|port| (30_000..32_768).contains(&port));
+    is_uid || is_port || word.parse::<std::net::Ipv4Addr>().is_ok_and(|address| address.octets()[0] == 10)
+}
+
 /// Whether a text is an age of less than a day, as in tables: `5s`, `2m36s`, `3h`.
 fn is_age(text: &str) -> bool {
     let parts: Vec<&str> = text.split_inclusive(['s', 'm', 'h']).collect();
@@ -340,11 +350,12 @@ fn without_revisions(text: &str) -> String {
 fn without_node_ports(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
-    while let Some((before, after)) = rest.split_once("nodePort") {
+    // `nodePort` and `healthCheckNodePort`.
+    while let Some((before, after)) = rest.split_once("odePort") {
         let value = after.trim_start_matches(['\\', '"', ':']);
         let number = value.trim_start_matches(|c: char| c.is_ascii_digit());
         out += before;
-        out += "nodePort";
+        out += "odePort";
         out += &after[..after.len() - value.len()];
         out += if number.len() < value.len() { "*" } else { "" };
         rest = number;

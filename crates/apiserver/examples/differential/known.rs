@@ -11,14 +11,13 @@ struct Known {
     is: fn(&str, &Difference) -> bool,
 }
 
-const KNOWN: [Known; 15] = [
+const KNOWN: [Known; 14] = [
     Known { reason: "the data of a ControllerRevision are compared with its revision", is: is_revision },
     Known { reason: "metadata are validated together with the contents", is: is_late_metadata },
     Known { reason: "several objects are converted by one call of a webhook", is: is_conversion_batch },
     Known { reason: "errors of strategic merge patches name fewer types of Go", is: is_strategic_error },
     Known { reason: "errors about undeclared fields are complete", is: is_partial_schema_error },
     Known { reason: "an update that starts from a stale cache calls webhooks twice", is: is_retried },
-    Known { reason: "syntax errors of CEL have the text of another parser", is: is_cel_error },
     Known { reason: "empty lists and maps of a schema count as absent", is: is_empty_schema },
     Known { reason: "unknown fields of a patched object are sorted", is: is_field_order },
     Known { reason: TRAFFIC_POLICY, is: is_traffic_policy },
@@ -250,14 +249,6 @@ fn is_partial_schema_error(_: &str, difference: &Difference) -> bool {
 fn is_retried(_: &str, difference: &Difference) -> bool {
     let calls = |text: &str| text.split(", ").map(str::to_owned).collect::<std::collections::BTreeSet<_>>();
     difference.path == "webhook calls" && calls(&difference.genuine) == calls(&difference.ours)
-}
-
-fn is_cel_error(subject: &str, difference: &Difference) -> bool {
-    let is_error = |text: &str| text.contains("compilation failed: ERROR: <input>:");
-    subject.ends_with("webhookconfigurations")
-        && difference.path == "causes"
-        && is_error(&difference.genuine)
-        && is_error(&difference.ours)
 }
 
 /// A schema that a message quotes has `null` for its empty lists and maps.

@@ -111,7 +111,8 @@ impl<'a> Stage<'a> {
         }
         let ports = |body: &Value| -> Vec<String> {
             let ports = body["spec"]["ports"].as_array().into_iter().flatten();
-            ports.map(|port| format!("\"nodePort\":{}", port["nodePort"])).collect()
+            let checked = format!("\"healthCheckNodePort\":{}", body["spec"]["healthCheckNodePort"]);
+            ports.map(|port| format!("\"nodePort\":{}", port["nodePort"])).chain([checked]).collect()
         };
         for (genuine, ours) in ports(genuine).into_iter().zip(ports(ours)) {
             self.ours.rename(genuine, ours);
