@@ -24,8 +24,7 @@ pub fn expression_type(
     environment: &Environment,
     expected: &[&str],
 ) -> Result<Option<Type>, String> {
-    let tokens = tokens(text).map_err(|issues| compilation_failure(text, &issues))?;
-    if environment.has_bindings && has_bindings(&tokens) {
+    if environment.has_bindings && tokens(text).is_ok_and(|tokens| has_bindings(&tokens)) {
         return Ok(None);
     }
     let root = match parsed(text) {
@@ -204,6 +203,11 @@ mod tests {
                 "object == 1 &&& true",
                 "compilation failed: ERROR: <input>:1:15: Syntax error: token recognition error at: '& '\n | object == 1 &&& true\n \
                  | ..............^",
+            ),
+            (
+                "object = 1",
+                "compilation failed: ERROR: <input>:1:8: Syntax error: token recognition error at: '= '\n | object = 1\n | .......^\n\
+                 ERROR: <input>:1:10: Syntax error: extraneous input '1' expecting <EOF>\n | object = 1\n | .........^",
             ),
             (
                 "object.",

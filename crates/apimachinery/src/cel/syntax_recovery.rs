@@ -5,9 +5,10 @@
 //! grammar checks the next token (`sync`), and the end of a rule with an error skips to a token that may follow one of the rules that are being read
 //! (`recover`).
 
+use super::DEPTH;
+use super::issue::Issue;
 use super::token::{Spanned, Token};
 use super::value::Literal;
-use super::{DEPTH, Issue};
 
 /// Maximum number of reported errors.
 const LIMIT: usize = 100;
