@@ -1,11 +1,9 @@
 //! Timestamps and durations.
 
 use std::fmt::Write;
-use std::sync::LazyLock;
 
 use jiff::Timestamp;
 use jiff::tz::{Offset, TimeZone};
-use regex::Regex;
 
 use super::evaluation_error::{EvaluationError, failed};
 use super::functions::{Evaluated, no_overload_of};
@@ -23,18 +21,6 @@ const CYCLE_YEARS: i64 = 8000;
 const CYCLES: i128 = 20 * 146_097 * 86_400 * NANOS;
 /// Moments after this one are beyond the range of [`Timestamp`], or close to its end.
 const LATE: i128 = 253_402_000_000 * NANOS;
-
-/// Units of durations in a schema with their nanoseconds: short names, and the text with which long names begin.
-const UNITS: [(&[&str], &str, i64); 8] = [
-    (&["ns"], "nano", 1),
-    (&["us", "µs"], "micro", 1_000),
-    (&["ms"], "milli", 1_000_000),
-    (&["s"], "sec", 1_000_000_000),
-    (&["m"], "min", 60_000_000_000),
-    (&["h", "hr"], "hour", 3_600_000_000_000),
-    (&["d"], "day", 86_400_000_000_000),
-    (&["w", "wk"], "week", 604_800_000_000_000),
-];
 
 /// A point in time with the offset from UTC in which it was written. Only its text shows the offset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -178,30 +164,6 @@ pub(super) fn duration<'a>(value: &Val<'a>) -> Evaluated<'a> {
 fn parsed_duration(text: &str) -> Result<i64, String> {
     let parsed = go::duration(text)?;
     i64::try_from(parsed.as_nanos()).map_err(|_| format!("time: invalid duration {}", go::quote(text)))
-}
-
-/// Parses a text that has the format `duration` in a schema: Go's form, or numbers with longer names of units.
-pub(super) fn schema_duration(text: &str) -> Result<i64, String> {
-    static PARTS: LazyLock<Regex> = LazyLock::new(|| {
-        Regex::new(r"(\d+)\s*([A-Za-zµ]+)").expect("the pattern is constant, and a test uses it")
-    });
-    if let Ok(parsed) = parsed_duration(text) {
-        return Ok(parsed);
-    }
-    let mut sum: Option<i64> = None;
-    for part in PARTS.captures_iter(text) {
-        let factor: i64 = part[1]
-            .parse()
-            .map_err(|_| format!("strconv.Atoi: parsing {}: value out of range", go::quote(&part[1])))?;
-        let unit = part[2].to_lowercase();
-        for (short, long, scale) in UNITS {
-            if short.contains(&unit.as_str()) || unit.starts_with(long) {
-                // Go's arithmetic wraps.
-                sum = Some(sum.unwrap_or(0).wrapping_add(factor.wrapping_mul(scale)));
-            }
-        }
-    }
-    sum.ok_or_else(|| format!("unable to parse {text} as duration"))
 }
 
 /// Returns the text of a timestamp or a duration, as `string()` makes it.

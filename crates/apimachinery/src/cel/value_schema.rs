@@ -9,9 +9,10 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value};
 
 use super::property_name;
-use super::times::{self, Moment};
+use super::times::Moment;
 use super::types::Type;
 use super::value::{RcCow, Val};
+use crate::go;
 use crate::schema::JsonType;
 
 /// Schema of a value, as far as expressions depend on it.
@@ -206,7 +207,7 @@ impl ValueSchema {
     /// Returns the value that an expression sees.
     pub(super) fn value<'a>(&'a self, value: &'a Value) -> Val<'a> {
         let invalid = |expected: &str| {
-            unusable(format!("invalid data, expected {expected}, got {}", crate::go::type_of(value)))
+            unusable(format!("invalid data, expected {expected}, got {}", go::type_of(value)))
         };
         if value.is_null() {
             let why = "invalid data, got null for schema with nullable=false";
@@ -250,7 +251,7 @@ impl ValueSchema {
 
     fn text<'a>(&self, text: &'a str) -> Val<'a> {
         match self.format.as_str() {
-            "duration" => match times::schema_duration(text) {
+            "duration" => match go::loose_duration(text) {
                 Ok(nanoseconds) => Val::Duration(nanoseconds),
                 Err(why) => unusable(format!("Invalid duration {text}: {why}")),
             },

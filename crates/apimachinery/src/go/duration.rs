@@ -1,4 +1,4 @@
-//! Durations as Go writes them.
+//! Durations as Go writes them, and as OpenAPI's format `duration` admits them.
 
 use jiff::SignedDuration;
 
@@ -59,6 +59,54 @@ pub fn duration(text: &str) -> Result<SignedDuration, String> {
     Ok(SignedDuration::from_nanos(if negative { -nanoseconds } else { nanoseconds }))
 }
 
+/// Units of OpenAPI's format `duration`: short names, the longest name, of which a text may have more letters, and nanoseconds.
+const LOOSE_UNITS: [(&[&str], &str, i64); 8] = [
+    (&["ns"], "nano", 1),
+    (&["us", "µs"], "micro", 1_000),
+    (&["ms"], "milli", 1_000_000),
+    (&["s"], "sec", 1_000_000_000),
+    (&["m"], "min", 60_000_000_000),
+    (&["h", "hr"], "hour", 3_600_000_000_000),
+    (&["d"], "day", 86_400_000_000_000),
+    (&["w", "wk"], "week", 604_800_000_000_000),
+];
+
+/// Parses a text of OpenAPI's format `duration` like `strfmt.ParseDuration`; returns nanoseconds. A text that is not in Go's form is
+/// searched for numbers with units; all other parts of the text are ignored, so `P1D` is a day.
+///
+/// # Errors
+/// Go's message.
+pub fn loose_duration(text: &str) -> Result<i64, String> {
+    if let Some(parsed) = duration(text).ok().and_then(|parsed| i64::try_from(parsed.as_nanos()).ok()) {
+        return Ok(parsed);
+    }
+    let mut sum: Option<i64> = None;
+    let mut rest = text;
+    while let Some(start) = rest.find(|c: char| c.is_ascii_digit()) {
+        let number = &rest[start..];
+        let (number, after) = number.split_at(number.bytes().take_while(u8::is_ascii_digit).count());
+        rest = after;
+        let unit = after.trim_start_matches([' ', '\t', '\n', '\x0c', '\r']);
+        let end = unit.find(|c: char| c != 'µ' && !c.is_ascii_alphabetic()).unwrap_or(unit.len());
+        if end == 0 {
+            continue;
+        }
+        let (unit, after) = unit.split_at(end);
+        rest = after;
+        let factor: i64 = number
+            .parse()
+            .map_err(|_| format!("strconv.Atoi: parsing {}: value out of range", quote(number)))?;
+        let unit = unit.to_lowercase();
+        for (short, long, scale) in LOOSE_UNITS {
+            if short.contains(&unit.as_str()) || unit.starts_with(long) {
+                // Go's arithmetic wraps.
+                sum = Some(sum.unwrap_or(0).wrapping_add(factor.wrapping_mul(scale)));
+            }
+        }
+    }
+    sum.ok_or_else(|| format!("unable to parse {text} as duration"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -95,6 +143,25 @@ mod tests {
         #[test]
         fn any_text_is_read_or_refused(text in "[-+0-9.a-zµμ]{0,24}|\\PC{0,12}") {
             let _ = duration(&text);
+        }
+    }
+
+    /// Checked against kube-apiserver v1.36.3 as values of a custom kind with a field of this format.
+    #[test]
+    fn loose_durations_are_numbers_with_units_anywhere_in_the_text() {
+        for (text, seconds) in [
+            ("1h1", Some(3_600)),
+            ("P1D", Some(86_400)),
+            ("1 day", Some(86_400)),
+            ("2 hours", Some(7_200)),
+            ("1w", Some(604_800)),
+            ("-1s", Some(-1)),
+            ("1", None),
+            ("", None),
+            ("1 year", None),
+        ] {
+            let parsed = loose_duration(text).ok().map(|nanoseconds| nanoseconds / 1_000_000_000);
+            assert_eq!(parsed, seconds, "{text}");
         }
     }
 }

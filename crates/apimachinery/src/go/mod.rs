@@ -3,6 +3,7 @@
 #[cfg(feature = "time")]
 mod duration;
 mod encoding_json;
+mod mail;
 mod netip;
 #[cfg(feature = "time")]
 mod time;
@@ -14,8 +15,9 @@ use std::fmt::Write;
 use serde_json::{Number, Value};
 
 #[cfg(feature = "time")]
-pub use duration::duration;
+pub use duration::{duration, loose_duration};
 pub use encoding_json::{json, write_json};
+pub use mail::is_mail_address;
 pub use netip::{ZonedAddress, address, prefix};
 #[cfg(feature = "time")]
 pub use time::{Layout, format_seconds, is_in_seconds, time};

@@ -210,7 +210,7 @@ mod tests {
         let LogLine::Failed(found) = LogLine::parse(&line("ERROR", &format!("{failed},{span}"))) else {
             panic!("a failure")
         };
-        assert_eq!(found.to_string(), "guestbook sample  failed: theme not found");
+        assert_eq!(found.to_string(), "   guestbook sample  failed: theme not found");
     }
 
     #[test]

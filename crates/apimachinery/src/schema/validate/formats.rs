@@ -1,11 +1,12 @@
 //! String formats of `k8s.io/kube-openapi/pkg/validation/strfmt`. Unknown formats admit any string.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::LazyLock;
 
 use regex::Regex;
 
 use super::super::node::{JsonType, SchemaNode, ValueKind};
+use crate::go;
 
 /// Formats of strings, without dashes.
 const FORMATS: [&str; 26] = [
@@ -58,10 +59,10 @@ pub(super) fn of(node: &SchemaNode) -> Option<&str> {
 pub(in super::super) fn matches(format: &str, text: &str) -> bool {
     match format.replace('-', "").as_str() {
         "bsonobjectid" => text.len() == 24 && is_hex(text),
-        "uri" => is_uri(text),
-        "email" => is_email(text),
+        "uri" => go::Url::request_refusal(text).is_none(),
+        "email" => go::is_mail_address(text),
         "hostname" => is_hostname(text),
-        "ipv4" => text.parse::<Ipv4Addr>().is_ok(),
+        "ipv4" => text.contains('.') && sloppy_address(text).is_some(),
         "ipv6" => text.parse::<Ipv6Addr>().is_ok(),
         "cidr" => is_cidr(text),
         "mac" => is_mac(text),
@@ -73,13 +74,13 @@ pub(in super::super) fn matches(format: &str, text: &str) -> bool {
         "isbn10" => is_isbn10(text),
         "isbn13" => is_isbn13(text),
         "creditcard" => is_credit_card(text),
-        "ssn" => SSN.is_match(text),
+        "ssn" => text.len() == 11 && SSN.is_match(text),
         "hexcolor" => HEX_COLOR.is_match(text),
         "rgbcolor" => RGB_COLOR.is_match(text),
         "byte" => BASE64.is_match(text),
-        "date" => text.len() == 10 && text.parse::<jiff::civil::Date>().is_ok(),
-        "datetime" => DATE_TIME.is_match(text),
-        "duration" => DURATION.is_match(text),
+        "date" => is_date(text),
+        "datetime" => is_date_time(text),
+        "duration" => go::loose_duration(text).is_ok(),
         "k8sshortname" => is_dns_label(text),
         "k8slongname" => text.len() <= 253 && text.split('.').all(is_dns_label_of_any_length),
         _ => true,
@@ -102,44 +103,30 @@ static RGB_COLOR: LazyLock<Regex> = LazyLock::new(|| {
     let part = r"\s*(0|[1-9]\d?|1\d\d?|2[0-4]\d|25[0-5])\s*";
     pattern(&format!(r"^rgb\({part},{part},{part}\)$"))
 });
-static DATE_TIME: LazyLock<Regex> = LazyLock::new(|| {
+/// Time of day with a zone, in lower case. Go compares hours, minutes and seconds with their maxima as texts.
+static TIME: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(r"^([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](.[0-9]+)?(z|[+-][0-9]{2}:[0-9]{2})$")
+});
+/// Numbers of credit cards by their issuers.
+static CREDIT_CARD: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r"^\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])[Tt]([01]\d|2[0-3]):[0-5]\d(:([0-5]\d|60)(\.\d+)?)?([Zz]|[+-]\d{2}:?\d{2})?$",
+        r"^(4[0-9]{12}([0-9]{3})?|5[1-5][0-9]{14}|6(011|5[0-9][0-9])[0-9]{12}|3[47][0-9]{13}|3(0[0-5]|[68][0-9])[0-9]{11}|(2131|1800|35[0-9]{3})[0-9]{11})$",
     )
 });
-/// Durations of Go, and additional names of units and days that the library accepts.
-static DURATION: LazyLock<Regex> = LazyLock::new(|| {
-    let unit = "(ns|nano|us|µs|μs|micro|ms|milli|s|sec|m|min|h|hr|hour|d|day|w|wk|week)s?";
-    pattern(&format!(r"^(0|[+-]?(\d+(\.\d*)?|\.\d+)\s*{unit}(\s*(\d+(\.\d*)?|\.\d+)\s*{unit})*)$"))
-});
+
+fn is_date(text: &str) -> bool {
+    text.len() == 10 && text.parse::<jiff::civil::Date>().is_ok()
+}
+
+/// Whether this is a date, `T` and a time. Another `T` ends the text that Go checks.
+fn is_date_time(text: &str) -> bool {
+    let text = text.to_lowercase();
+    let mut parts = text.split('t');
+    parts.next().is_some_and(is_date) && parts.next().is_some_and(|time| TIME.is_match(time))
+}
 
 fn is_hex(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_hexdigit())
-}
-
-fn is_uri(text: &str) -> bool {
-    let Some((scheme, rest)) = text.split_once(':') else {
-        // An absolute path is a valid request URI too.
-        return text.starts_with('/') && !text.contains(|c: char| c.is_control());
-    };
-    let mut letters = scheme.bytes();
-    letters.next().is_some_and(|first| first.is_ascii_alphabetic())
-        && letters.all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))
-        && !rest.contains(|c: char| c.is_control() || c == ' ')
-}
-
-fn is_email(text: &str) -> bool {
-    let address = match (text.find('<'), text.strip_suffix('>')) {
-        (Some(at), Some(inner)) => &inner[at + 1..],
-        _ => text,
-    };
-    address.rsplit_once('@').is_some_and(|(local, host)| {
-        let plain = |c: char| c.is_alphanumeric() || "!#$%&'*+-/=?^_`{|}~".contains(c);
-        !local.is_empty()
-            && local.split('.').all(|atom| !atom.is_empty() && atom.chars().all(plain))
-            && !host.is_empty()
-            && host.split('.').all(|atom| !atom.is_empty() && atom.chars().all(plain))
-    })
 }
 
 /// Letters, digits and symbols.
@@ -172,12 +159,29 @@ fn is_hostname(text: &str) -> bool {
     text.len() <= 255 && text.split('.').all(|part| part.len() <= 63) && (single() || domain())
 }
 
+/// Parses an address like Go before 1.17: parts of an IPv4 address may have leading zeros.
+fn sloppy_address(text: &str) -> Option<IpAddr> {
+    let (head, four) = match text.rsplit_once(':') {
+        Some((_, four)) if four.contains('.') => text.split_at(text.len() - four.len()),
+        Some(_) => (text, ""),
+        None => ("", text),
+    };
+    let stripped: Vec<&str> = four
+        .split('.')
+        .map(|part| match part.trim_start_matches('0') {
+            "" if !part.is_empty() => "0",
+            rest => rest,
+        })
+        .collect();
+    format!("{head}{}", stripped.join(".")).parse().ok()
+}
+
 fn is_cidr(text: &str) -> bool {
     text.split_once('/').is_some_and(|(address, prefix)| {
-        let longest = match address.parse() {
-            Ok(IpAddr::V4(_)) => 32,
-            Ok(IpAddr::V6(_)) => 128,
-            Err(_) => return false,
+        let longest = match sloppy_address(address) {
+            Some(IpAddr::V4(_)) => 32,
+            Some(IpAddr::V6(_)) => 128,
+            None => return false,
         };
         !prefix.starts_with('+') && prefix.parse::<u8>().is_ok_and(|prefix| prefix <= longest)
     })
@@ -189,7 +193,8 @@ fn is_mac(text: &str) -> bool {
         let bytes = parts.len() * digits / 2;
         matches!(bytes, 6 | 8 | 20) && parts.iter().all(|part| part.len() == digits && is_hex(part))
     };
-    octets(':', 2) || octets('-', 2) || octets('.', 4)
+    let is_plain = matches!(text.len(), 12 | 16 | 40) && is_hex(text);
+    is_plain || octets(':', 2) || octets('-', 2) || octets('.', 4)
 }
 
 fn is_uuid(text: &str, version: Option<char>) -> bool {
@@ -213,7 +218,7 @@ fn is_uuid(text: &str, version: Option<char>) -> bool {
 
 /// Removes separators between digits.
 fn digits(text: &str) -> String {
-    text.chars().filter(|c| !matches!(c, '-' | ' ')).collect()
+    text.chars().filter(|c| !matches!(c, '-' | ' ' | '\t' | '\n' | '\x0c' | '\r')).collect()
 }
 
 fn is_isbn10(text: &str) -> bool {
@@ -239,9 +244,9 @@ fn is_isbn13(text: &str) -> bool {
     text.len() == 13 && sum.is_some_and(|sum| sum % 10 == 0)
 }
 
-/// Checks the number of digits and the Luhn checksum.
+/// Checks the issuer and the Luhn checksum of the digits in a text.
 fn is_credit_card(text: &str) -> bool {
-    let text = digits(text);
+    let text: String = text.chars().filter(char::is_ascii_digit).collect();
     let sum: Option<u32> = text
         .chars()
         .rev()
@@ -255,7 +260,7 @@ fn is_credit_card(text: &str) -> bool {
             })
         })
         .sum();
-    (13..=19).contains(&text.len()) && sum.is_some_and(|sum| sum % 10 == 0)
+    CREDIT_CARD.is_match(&text) && sum.is_some_and(|sum| sum % 10 == 0)
 }
 
 fn is_dns_label(text: &str) -> bool {
@@ -327,4 +332,184 @@ mod tests {
         assert!(matches("password", "anything"));
         assert!(matches("nobody-knows", "anything"));
     }
+
+    /// Checked against kube-apiserver v1.36.3 as values of a custom kind with a field of each format.
+    #[test]
+    fn texts_have_the_formats_that_they_have_in_kube_apiserver() {
+        for (format, good, bad) in TEXTS {
+            for text in *good {
+                assert!(matches(format, text), "{format} {text:?}");
+            }
+            for text in *bad {
+                assert!(!matches(format, text), "{format} {text:?}");
+            }
+        }
+    }
+
+    /// Formats, texts that have it, and texts that do not.
+    const TEXTS: &[(&str, &[&str], &[&str])] = &[
+        (
+            "uri",
+            &[
+                "http://a",
+                "http://[::1]:80/",
+                "/x",
+                "/a b",
+                "mailto:x@y",
+                "http://a/b c",
+                "a:b",
+                "//h/p",
+                "http://",
+                "*",
+                "http://u:p@h",
+                "http://u@:80",
+                "h:80",
+                "/a?b#c",
+            ],
+            &[
+                "http://a:b",
+                "http://[::1",
+                "a b",
+                "::",
+                "%zz",
+                "/%zz",
+                "http://a b/",
+                "x",
+                "1a:b",
+                ":x",
+                "http://h:80:90",
+                "http://h/\x7f",
+                "",
+            ],
+        ),
+        (
+            "ipv4",
+            &[
+                "1.2.3.4",
+                "01.2.3.4",
+                "001.002.003.004",
+                "0.0.0.0",
+                "00.0.0.0",
+                "::ffff:1.2.3.4",
+                "::ffff:01.2.3.4",
+            ],
+            &["1.2.3", "1.2.3.256", "1..3.4", "::1", "1.2.3.4 ", "+1.2.3.4", ""],
+        ),
+        (
+            "cidr",
+            &["10.0.0.0/8", "010.0.0.0/8", "10.0.0.1/8", "10.0.0.0/08", "::/0", "::ffff:10.0.0.0/104"],
+            &["10.0.0.0/33", "10.0.0.0/+8", "::/129", "fe80::1%eth0/64", "10.0.0.0", "10/8"],
+        ),
+        (
+            "ssn",
+            &["111-11-1111", "111 11 1111", "111-11 1111"],
+            &["111111111", "111-111111", "11-111-1111", "a11-11-1111"],
+        ),
+        (
+            "duration",
+            &[
+                "1h",
+                "1h1",
+                "P1D",
+                "1 day",
+                "2 hours",
+                "1w",
+                "1wk",
+                "3 weeks",
+                "5 secs",
+                "1.5h",
+                "1.5 hours",
+                "1µs",
+                "1 micros",
+                "1D",
+                "1H",
+                "-1s",
+                "+1s",
+                "0",
+                "1 x 2 s",
+                "1 nanosecond",
+                " 1s",
+            ],
+            &["1", "1 year", "1 month", "99999999999999999999s", "99999999999999999999 days", "h", ""],
+        ),
+        (
+            "datetime",
+            &[
+                "2020-01-01T00:00:00Z",
+                "2020-01-01t00:00:00z",
+                "2020-01-01T23:59:59.999+23:59",
+                "2020-01-01T00:00:00,5Z",
+                "2020-01-01T00:00:00ZT",
+                "2020-01-01T00:00:00+99:99",
+            ],
+            &[
+                "2020-01-01T00:00:60Z",
+                "2020-01-01T24:00:00Z",
+                "2020-01-01T00:00:00+2400",
+                "2020-01-01T00:00:00",
+                "2020-01-01T00:00Z",
+                "2020-01-01T00:00:00.Z",
+                "2020-02-30T00:00:00Z",
+                "2020-01-01 00:00:00Z",
+                "20-01-01T00:00:00Z",
+                "",
+            ],
+        ),
+        ("date-time", &["2020-01-01T00:00:00Z"], &["2020-01-01T00:00:00"]),
+        (
+            "creditcard",
+            &[
+                "4111111111111111",
+                "4111-1111-1111-1111",
+                "x4111111111111111x",
+                "4222222222222",
+                "5105105105105100",
+                "378282246310005",
+                "6011111111111117",
+                "30569309025904",
+                "3530111333300000",
+            ],
+            &["2221000000000009", "6759649826438453", "0000000000000000", "4111111111111112", ""],
+        ),
+        (
+            "isbn",
+            &["0321751043", "0-321-75104-3", "0 321 75104 3", "0\t321751043", "080442957X", "978-0321751041"],
+            &["080442957x", "9780321751042", "123", ""],
+        ),
+        ("isbn10", &[], &["9780321751041"]),
+        ("isbn13", &[], &["0321751043"]),
+        (
+            "mac",
+            &[
+                "00:00:5e:00:53:01",
+                "00-00-5e-00-53-01",
+                "0000.5e00.5301",
+                "0000.5e00.5301.0000",
+                "00005e005301",
+                "00:00:5e:00:53:01:00:00:5e:00:53:01:00:00:5e:00:53:01:00:00",
+            ],
+            &["00:00:5e-00-53-01", "0:0:5e:0:53:1"],
+        ),
+        (
+            "rgbcolor",
+            &["rgb(0,0,0)", "rgb( 1, 2, 3 )", "rgb(199,199,255)"],
+            &["rgb(256,0,0)", "RGB(0,0,0)", "rgb(00,0,0)", "rgb(0,0)"],
+        ),
+        (
+            "date",
+            &["2020-02-29", "0000-01-01"],
+            &["2021-02-29", "2020-1-1", "+2020-01-1", "10000-01-01", "2020-01-32"],
+        ),
+        ("byte", &["AA==", "AAA=", "AAAA"], &["A===", "AA", "-_==", "AAAA AAAA", "AAAA\n"]),
+        (
+            "hostname",
+            &["a", "a.bc", "a-", "A.COM", "xn--a.com", "ü.de", "😀", "localhost"],
+            &["a.b", "a_b.c", "-a", "1.2.3.4", "a..com", "a.c-m", "a b", "*.a.com"],
+        ),
+        (
+            "ipv6",
+            &["::1", "::", "1::", "::ffff:1.2.3.4", "1:2:3:4:5:6:7:8", "1:2:3:4:5:6:1.2.3.4"],
+            &["::ffff:01.2.3.4", "fe80::1%lo", "1.2.3.4", "12345::", "[::1]", "1:2:3:4:5:6:7:8:9"],
+        ),
+    ];
 }
