@@ -110,7 +110,8 @@ fn map(
         let path = &Trail::Field(path, name);
         match fields.field(name) {
             Some(ty) => place(ty, value, path, errors),
-            None => errors.push(format!("{path}: field not declared in schema")),
+            // The fields after an undeclared one are not checked. Go visits them in random order.
+            None => return errors.push(format!("{path}: field not declared in schema")),
         }
     }
 }
@@ -152,4 +153,44 @@ fn scalar_error(scalar: ScalarType, value: &Value) -> Option<String> {
         ScalarType::Boolean => format!("boolean, got &{{{}}}", go::value(value)),
         ScalarType::Untyped => format!("any scalar, got &{{{}}}", go::value(value)),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::schema::{Schema, schema_of_kind};
+
+    /// Checked against kube-apiserver v1.36.3.
+    #[test]
+    fn a_number_or_string_may_be_anything_and_a_quantity_is_a_scalar() {
+        let custom = Schema::of_crd(
+            &json!({"type": "object", "properties": {"port": {"x-kubernetes-int-or-string": true}}}),
+        );
+        for value in [json!({}), json!({"a": 1}), json!([1]), json!("x"), json!(5)] {
+            assert_eq!(check(Ty::Schema(custom.root()), &json!({"port": value})), None);
+        }
+        let service = schema_of_kind("v1", "Service").unwrap();
+        let ports = json!({"spec": {"ports": [{"port": 80, "targetPort": {}}]}});
+        assert_eq!(check(Ty::Schema(service.root()), &ports), None);
+        let quota = schema_of_kind("v1", "ResourceQuota").unwrap();
+        assert_eq!(
+            check(Ty::Schema(quota.root()), &json!({"spec": {"hard": {"cpu": {}}}})).as_deref(),
+            Some(".spec.hard.cpu: expected any scalar, got &{map[]}")
+        );
+    }
+
+    /// Checked against kube-apiserver v1.36.3, which visits the fields of an object in random order.
+    #[test]
+    fn one_undeclared_field_of_each_object_is_reported() {
+        let service = schema_of_kind("v1", "Service").unwrap();
+        let object = json!({"metadata": {"bogus": 1, "other": 1}, "spec": {"bogus": 1, "selector": 5}});
+        assert_eq!(
+            check(Ty::Schema(service.root()), &object).as_deref(),
+            Some(
+                "errors:\n  .metadata.bogus: field not declared in schema\n  .spec.bogus: field not declared in schema"
+            )
+        );
+    }
 }

@@ -61,7 +61,9 @@ impl<'a> Ty<'a> {
                 Value::Array(_) | Value::Object(_) | Value::Null => Shape::Atomic(Composite::Any),
                 _ => Shape::Scalar(ScalarType::Untyped),
             },
-            ValueKind::IntOrString => Shape::Scalar(ScalarType::Untyped),
+            // Both have no type in OpenAPI, but only a quantity is a scalar for kube-apiserver.
+            ValueKind::IntOrString if is_quantity(schema) => Shape::Scalar(ScalarType::Untyped),
+            ValueKind::IntOrString => deduced(value),
             ValueKind::Of(JsonType::Object) if schema.is_atomic_map() => Shape::Atomic(Composite::Map),
             ValueKind::Of(JsonType::Object) => Shape::Map(Fields(Some(schema))),
             ValueKind::Of(JsonType::Array) => match schema.list_type() {
@@ -117,6 +119,10 @@ impl<'a> Ty<'a> {
             },
         }
     }
+}
+
+fn is_quantity(schema: Cursor<'_>) -> bool {
+    schema.definition_name().is_some_and(|name| name.ends_with(".Quantity"))
 }
 
 fn deduced(value: &Value) -> Shape<'static> {

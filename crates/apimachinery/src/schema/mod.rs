@@ -358,7 +358,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Returns the name of the builtin definition, such as `io.k8s.api.core.v1.Container`.
-    fn definition_name(self) -> Option<&'a str> {
+    pub(crate) fn definition_name(self) -> Option<&'a str> {
         self.child.definition_index().map(|index| self.definitions.name(index))
     }
 }
