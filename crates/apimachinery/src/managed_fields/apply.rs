@@ -231,7 +231,7 @@ impl Attempt<'_> {
         let mut new = self.without_unapplied(merged, last.as_ref(), &managers)?;
 
         let version = self.writer.api_version;
-        self.schemas.drop_unknown(&mut managers, &self.id);
+        self.schemas.drop_unknown(&mut managers, &self.id, version)?;
         let comparisons = Comparisons::new(self.schemas, self.base, &new, &managers, version, self.reset)?;
         let conflicts = self.conflicts(&comparisons, &managers);
         if on_conflict == OnConflict::Refuse && !conflicts.is_empty() {
@@ -267,7 +267,9 @@ impl Attempt<'_> {
                 Ok(prune(self.schemas.ty(), merged, &last.set, own, managers))
             }
             // Fields of an unknown version stay.
-            Some(last) if !last.set.is_empty() && self.schemas.knows(&last.api_version) => {
+            Some(last)
+                if !last.set.is_empty() && self.schemas.knows(&last.api_version, self.writer.api_version) =>
+            {
                 prune_across(self.schemas, &merged, last, managers)
             }
             _ => Ok(merged),

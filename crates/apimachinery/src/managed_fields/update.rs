@@ -102,7 +102,7 @@ pub fn track_update_across(
         .map(|(name, _)| name)
         .collect();
     let id = ManagerId::new(writer, Operation::Update);
-    schemas.drop_unknown(&mut managers, &id);
+    schemas.drop_unknown(&mut managers, &id, writer.api_version)?;
     let comparisons = Comparisons::new(schemas, before, given, &managers, writer.api_version, reset)?;
     record_changes(&mut managers, comparisons, &became_null, &id, writer);
     managers.encode(new);
@@ -148,7 +148,7 @@ pub(super) fn record(
     writer: &Writer<'_>,
     reset: &[&str],
 ) -> Result<(), ApiError> {
-    schemas.drop_unknown(managers, id);
+    schemas.drop_unknown(managers, id, writer.api_version)?;
     let comparisons = Comparisons::new(schemas, old, new, managers, writer.api_version, reset)?;
     record_changes(managers, comparisons, &[], id, writer);
     Ok(())

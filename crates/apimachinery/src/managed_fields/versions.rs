@@ -55,22 +55,46 @@ impl<'a> Schemas<'a> {
         other.map_or_else(|| self.ty(), |schema| Ty::Schema(schema.root()))
     }
 
-    /// Whether the kind has a version.
-    pub(super) fn knows(self, api_version: &str) -> bool {
-        self.others.is_none_or(|others| others.knows(api_version))
+    /// Whether the kind, of which an object in version `written` is written, has a version. Builtin kinds with the same fields in all
+    /// versions have one version, except Events; those of a custom kind are not known here, but have one group.
+    pub(super) fn knows(self, api_version: &str, written: &str) -> bool {
+        match self.others {
+            Some(others) => others.knows(api_version),
+            None if self.own.is_custom() => group_of(api_version) == group_of(written),
+            None => {
+                api_version == written
+                    || [api_version, written]
+                        .iter()
+                        .all(|version| EVENTS.iter().any(|events| events == version))
+            }
+        }
     }
 
     /// Drops the entries of other managers than `own` in versions that the kind does not have.
-    pub(super) fn drop_unknown(self, managers: &mut Managers, own: &ManagerId) {
-        let unknown = |owned: &Owned| !self.knows(&owned.api_version);
+    ///
+    /// # Errors
+    /// 500 for an entry of a custom kind in another group, to which no object can be converted.
+    pub(super) fn drop_unknown(
+        self,
+        managers: &mut Managers,
+        own: &ManagerId,
+        written: &str,
+    ) -> Result<(), ApiError> {
+        let unknown = |owned: &Owned| !self.knows(&owned.api_version, written);
         let unknown: Vec<ManagerId> = managers
             .iter()
             .filter(|(id, owned)| *id != own && unknown(owned))
             .map(|(id, _)| id.clone())
             .collect();
+        if let (None, true, Some(id)) = (self.others, self.own.is_custom(), unknown.first()) {
+            let version = managers.get(id).map_or("", |owned| &owned.api_version);
+            let why = format!("request to convert CR to an invalid group/version: {version}");
+            return Err(ApiError::internal(format!("failed to convert old object: {why}")));
+        }
         for id in unknown {
             managers.remove(&id);
         }
+        Ok(())
     }
 
     /// Returns an object in another version.
@@ -83,6 +107,13 @@ impl<'a> Schemas<'a> {
             _ => Ok(object.clone()),
         }
     }
+}
+
+/// Versions of Events, which belong to two groups.
+const EVENTS: [&str; 2] = ["v1", "events.k8s.io/v1"];
+
+fn group_of(api_version: &str) -> &str {
+    api_version.rsplit_once('/').map_or("", |(group, _)| group)
 }
 
 /// Differences between two states of an object, in each version in which managers own fields.

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::super::{OnConflict, Schemas, Versions, Writer, apply_across, track_update_across};
-use crate::schema::Schema;
+use super::super::{OnConflict, Schemas, Versions, Writer, apply_across, track_update, track_update_across};
+use crate::schema::{Schema, schema_of_kind};
 use crate::status::ApiError;
 
 const NOW: &str = "2024-01-01T00:00:00Z";
@@ -119,6 +119,42 @@ fn an_update_takes_the_field_from_its_owner_in_another_version() {
     let error = track("v2", Some(&old), &mut new).unwrap_err();
     assert_eq!(error.message(), "failed to convert old object: no version example.com/v7");
     assert_eq!(new["metadata"].get("managedFields"), None);
+}
+
+/// Checked against kube-apiserver v1.36.3.
+#[test]
+fn an_update_drops_entries_of_versions_that_the_kind_does_not_have() {
+    let update = |schema: &Schema, api_version: &str, sent: &str| {
+        let writer = Writer { manager: "m", subresource: "", api_version, now: NOW };
+        let entry = json!({
+            "manager": "made-up", "operation": "Apply", "apiVersion": sent, "time": NOW, "fieldsType": "FieldsV1",
+            "fieldsV1": {"f:spec": {"f:replicas": {}}},
+        });
+        let old = json!({"apiVersion": api_version, "kind": "Any", "metadata": {"name": "a"}, "spec": {"replicas": 1}});
+        let mut new = old.clone();
+        new["spec"]["paused"] = json!(true);
+        new["metadata"]["managedFields"] = json!([entry]);
+        track_update(schema, Some(&old), &mut new, &writer, &[]);
+        owners(&new)
+    };
+    let deployment = schema_of_kind("apps/v1", "Deployment").unwrap();
+    assert_eq!(
+        update(&deployment, "apps/v1", "apps/v1"),
+        [r#"m apps/v1 {"f:paused":{}}"#, r#"made-up apps/v1 {"f:replicas":{}}"#]
+    );
+    for unknown in ["apps/v1beta1", "apps/v9", "v1", "node.k8s.io/v1"] {
+        assert_eq!(update(&deployment, "apps/v1", unknown), [r#"m apps/v1 {"f:paused":{}}"#], "{unknown}");
+    }
+    let custom = Schema::of_crd(
+        &json!({"type": "object", "properties": {"spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}),
+    );
+    assert_eq!(
+        update(&custom, "example.com/v1", "example.com/v1"),
+        [r#"m v1 {"f:paused":{}}"#, r#"made-up v1 {"f:replicas":{}}"#]
+    );
+    for unknown in ["v1", "apps/v1"] {
+        assert_eq!(update(&custom, "example.com/v1", unknown), [""; 0], "{unknown}");
+    }
 }
 
 #[test]
