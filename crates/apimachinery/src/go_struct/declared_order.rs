@@ -3,10 +3,16 @@
 //! Go's JSON and merge patches keep the text of the parts of an object that the patch does not enter: their fields have the order of the
 //! struct's declaration. Parts that the patch enters are maps, and Go sorts their keys.
 
+use std::sync::LazyLock;
+
 use serde_json::{Map, Value};
 
 use super::{Count, GoType, Message};
+use crate::data_file::Table;
 use crate::go;
+
+/// Structs whose fields are not declared in the order of their protobuf numbers.
+static ORDERS: LazyLock<Table> = LazyLock::new(|| Table::new(include_str!("../../data/declared-order.txt")));
 
 /// Characters that Go escapes in texts, although JSON does not require it.
 const ESCAPED: [(char, &str); 5] =
@@ -93,13 +99,36 @@ fn element(kind: Option<PartType>) -> Option<PartType> {
     }
 }
 
+/// Returns the JSON names of a struct's fields in the order of its declaration.
+fn declared_names(message: &'static Message) -> Vec<&'static str> {
+    // The type of an object is an embedded struct without a protobuf number.
+    let mut names = vec!["kind", "apiVersion"];
+    names.retain(|name| message.slot(name).is_none());
+    push_declared(message, &mut names);
+    names
+}
+
+fn push_declared(message: &'static Message, names: &mut Vec<&'static str>) {
+    let order: Vec<&str> =
+        ORDERS.get(message.name()).into_iter().flat_map(|order| order.split(' ')).collect();
+    let mut fields: Vec<_> = message.fields().iter().collect();
+    fields.sort_by_key(|field| order.iter().position(|name| *name == field.name));
+    for field in fields {
+        match field.embedded() {
+            Some(message) => push_declared(message, names),
+            None => names.push(field.name),
+        }
+    }
+}
+
 /// Returns the text of a part as Go encodes it.
 fn declared_text(kind: Option<PartType>, value: &Value) -> String {
     match (kind, value) {
         (Some(PartType::Struct(message)), Value::Object(fields)) => {
-            let place = |name: &str| message.slot(name).map_or(usize::MAX, |slot| slot.place);
+            let declared = declared_names(message);
+            let place = |name: &str| declared.iter().position(|declared| *declared == name);
             let mut fields: Vec<(&String, &Value)> = fields.iter().collect();
-            fields.sort_by_key(|(name, _)| place(name));
+            fields.sort_by_key(|(name, _)| place(name).unwrap_or(usize::MAX));
             object_text(
                 fields
                     .into_iter()
@@ -176,5 +205,39 @@ mod tests {
             patched_text(None, &pod, &Map::new()),
             r#"{"spec":{"containers":[{"image":"i","name":"a"},{"image":"i","name":"b"}]}}"#
         );
+    }
+
+    /// Order of kube-apiserver v1.36.3.
+    #[test]
+    fn some_structs_declare_their_fields_in_another_order_than_that_of_their_numbers() {
+        let pod = json!({"spec": {
+            "containers": [{
+                "image": "i", "imagePullPolicy": "Always", "name": "c", "resources": {}, "terminationMessagePath": "/t",
+                "terminationMessagePolicy": "File", "volumeMounts": [{"mountPath": "/m", "name": "v", "recursiveReadOnly": "Enabled"}],
+            }],
+            "initContainers": [], "volumes": [{"emptyDir": {}, "name": "v"}],
+        }});
+        assert_eq!(
+            patched_text(message_of_kind("v1", "Pod"), &pod, &Map::new()),
+            r#"{"spec":{"volumes":[{"name":"v","emptyDir":{}}],"initContainers":[],"containers":[{"name":"c","image":"i","resources":{},"volumeMounts":[{"name":"v","recursiveReadOnly":"Enabled","mountPath":"/m"}],"terminationMessagePath":"/t","terminationMessagePolicy":"File","imagePullPolicy":"Always"}]}}"#
+        );
+        let set = json!({"spec": {"volumeClaimTemplates": [{"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {}}]}});
+        assert_eq!(
+            patched_text(message_of_kind("apps/v1", "StatefulSet"), &set, &Map::new()),
+            r#"{"spec":{"volumeClaimTemplates":[{"kind":"PersistentVolumeClaim","apiVersion":"v1","metadata":{}}]}}"#
+        );
+    }
+
+    #[test]
+    fn an_order_has_all_fields_of_its_struct() {
+        assert!(ORDERS.entries().is_sorted_by_key(|(name, _)| *name));
+        for (name, order) in ORDERS.entries() {
+            let message = crate::go_struct::message(name).unwrap();
+            let mut known: Vec<&str> = message.fields().iter().map(|field| field.name).collect();
+            let mut ordered: Vec<&str> = order.split(' ').collect();
+            known.sort_unstable();
+            ordered.sort_unstable();
+            assert_eq!(known, ordered, "{name}");
+        }
     }
 }
