@@ -374,8 +374,8 @@ fn read(metadata: &Value, field: &str) -> Option<Value> {
 fn validate_against(old: &Value, new: &Value, errors: &mut Vec<FieldError>) {
     if is_terminating(old) {
         let known: BTreeSet<&str> = finalizers(old).into_iter().collect();
-        let added: Vec<&str> =
-            finalizers(new).into_iter().filter(|finalizer| !known.contains(*finalizer)).collect();
+        let given: BTreeSet<&str> = finalizers(new).into_iter().collect();
+        let added: Vec<&str> = given.difference(&known).copied().collect();
         if !added.is_empty() {
             let detail = format!(
                 "no new finalizers can be added if the object is being deleted, found new finalizers {}",
@@ -413,5 +413,19 @@ mod tests {
         let mut errors = Vec::new();
         validate_owners(&json!({"ownerReferences": owners}), &mut errors);
         assert_eq!(errors.len(), QUOTED_OWNERS);
+    }
+
+    /// Checked against kube-apiserver v1.36.3.
+    #[test]
+    fn new_finalizers_of_a_terminating_object_are_named_once_and_sorted() {
+        let old = json!({"metadata": {"name": "a", "deletionTimestamp": "2024-01-01T00:00:00Z", "finalizers": ["x.io/z"]}});
+        let mut new = old.clone();
+        new["metadata"]["finalizers"] = json!(["x.io/z", "x.io/q", "x.io/b", "x.io/a"]);
+        let mut errors = Vec::new();
+        validate_against(&old, &new, &mut errors);
+        assert_eq!(
+            errors[0].to_string(),
+            r#"metadata.finalizers: Forbidden: no new finalizers can be added if the object is being deleted, found new finalizers []string{"x.io/a", "x.io/b", "x.io/q"}"#
+        );
     }
 }

@@ -304,7 +304,9 @@ pub(super) fn go_type(schema: Cursor<'_>) -> String {
             (None, Some(values)) => format!("map[string]{}", go_type(values)),
             (None, None) => "map[string]interface {}".to_owned(),
         },
-        ValueKind::Any | ValueKind::IntOrString | ValueKind::Opaque => "interface {}".to_owned(),
+        ValueKind::Any | ValueKind::IntOrString | ValueKind::Opaque => {
+            schema.definition_name().map_or("interface {}", qualified_type_name).to_owned()
+        }
     }
 }
 

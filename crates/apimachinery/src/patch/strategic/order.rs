@@ -129,15 +129,31 @@ impl Keyed<'_> {
         Ok(arranged)
     }
 
+    /// Checks that the elements of a keyed list are objects.
+    fn check_elements(&self, items: &[Value]) -> Result<(), ApiError> {
+        match items.iter().find(|item| self.0.is_some() && !item.is_object()) {
+            Some(item) => Err(ApiError::internal(format!(
+                "expected a map[string]interface {{}}, but received a {}",
+                go::type_of(item)
+            ))),
+            None => Ok(()),
+        }
+    }
+
     /// Checks that the patch lists its elements in the order that it requests.
     pub(super) fn check_order(&self, patch: &[Value], order: &[Value]) -> Result<(), ApiError> {
         if patch.is_empty() || order.is_empty() {
             return Ok(());
         }
+        self.check_elements(patch)?;
         // Deleted elements have no place in the result.
         let deletes = |item: &Value| self.0.is_some() && item.get(DIRECTIVE).is_some_and(|it| it == "delete");
         let mut given = patch.iter().filter(|item| !deletes(item)).peekable();
         for item in order {
+            if given.peek().is_none() {
+                break;
+            }
+            self.check_elements(std::slice::from_ref(item))?;
             if given.peek().is_some_and(|next| self.identity(next) == self.identity(item)) {
                 given.next();
             }

@@ -219,6 +219,14 @@ fn errors_of_a_patch_are_those_of_the_server() {
         expect!["500 value for key 0 is not a map"],
     );
     refused(
+        pod(json!({"$setElementOrder/containers": [{"name": "c"}], "containers": [5]})),
+        expect!["500 expected a map[string]interface {}, but received a int64"],
+    );
+    refused(
+        pod(json!({"$setElementOrder/containers": [true], "containers": [{"name": "new"}]})),
+        expect!["500 expected a map[string]interface {}, but received a bool"],
+    );
+    refused(
         pod(json!({"$setElementOrder/nope": [{"name": "c"}]})),
         expect![[r#"500 unable to find api field in struct PodSpec for the json field "nope""#]],
     );
