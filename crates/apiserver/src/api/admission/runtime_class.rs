@@ -55,6 +55,10 @@ fn class(attributes: &Attributes<'_>, pod: &Value) -> Result<Option<Value>, ApiE
     let Some(name) = pod["spec"]["runtimeClassName"].as_str() else {
         return Ok(None);
     };
+    // The plugin reads the class like a client of the API, which does not send a request without a name.
+    if name.is_empty() {
+        return Err(ApiError::internal("resource name may not be empty"));
+    }
     let refused = names::name(NameRule::PathSegment, name);
     if !refused.is_empty() {
         let why = refused.join(" ");

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::builtin_kind::BuiltinKind;
 use super::shared::field_checks::{conditions, required};
-use super::shared::fields::{elements, list, set, text, within};
+use super::shared::fields::{elements, list, set, set_pointer, text, within};
 use crate::kind::STATUS_METADATA;
 use crate::kind::resource::Resource;
 
@@ -25,7 +25,7 @@ pub(super) struct AdmissionPolicy;
 impl BuiltinKind for AdmissionPolicy {
     fn default(&self, policy: &mut Value) {
         within(policy, "spec", |spec| {
-            set(spec, "failurePolicy", json!("Fail"));
+            set_pointer(spec, "failurePolicy", json!("Fail"));
             within(spec, "matchConstraints", default_match_resources);
         });
     }
@@ -89,11 +89,11 @@ fn kind_of(resource: &Resource) -> PolicyKind {
 
 /// Sets defaults of a policy's match criteria.
 fn default_match_resources(criteria: &mut Value) {
-    set(criteria, "matchPolicy", json!("Equivalent"));
+    set_pointer(criteria, "matchPolicy", json!("Equivalent"));
     set(criteria, "namespaceSelector", json!({}));
     set(criteria, "objectSelector", json!({}));
     for rules in ["resourceRules", "excludeResourceRules"] {
-        elements(criteria, rules).for_each(|rule| set(rule, "scope", json!("*")));
+        elements(criteria, rules).for_each(|rule| set_pointer(rule, "scope", json!("*")));
     }
 }
 

@@ -5,7 +5,8 @@ use kube_apimachinery::status::{ApiError, FieldError};
 use serde_json::{Value, json};
 
 use super::builtin_kind::BuiltinKind;
-use super::shared::fields::set;
+use super::shared::field_checks::preemption_policy;
+use super::shared::fields::set_pointer;
 use super::shared::immutable_fields::{forbidden, immutable};
 use crate::kind::resource::Resource;
 
@@ -21,7 +22,7 @@ pub(super) struct PriorityClass;
 
 impl BuiltinKind for PriorityClass {
     fn default(&self, class: &mut Value) {
-        set(class, "preemptionPolicy", json!("PreemptLowerPriority"));
+        set_pointer(class, "preemptionPolicy", json!("PreemptLowerPriority"));
     }
 
     fn validate(&self, _resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
@@ -74,10 +75,7 @@ fn validate_new(class: &Value) -> Vec<FieldError> {
         let why = format!("maximum allowed value of a user defined priority is {HIGHEST}");
         errors.push(FieldError::forbidden("value", &why));
     }
-    let supported = ["PreemptLowerPriority", "Never"];
-    if let Some(policy) = class["preemptionPolicy"].as_str().filter(|policy| !supported.contains(policy)) {
-        errors.push(FieldError::not_supported("preemptionPolicy", policy, &supported));
-    }
+    errors.extend(preemption_policy(class, "preemptionPolicy"));
     errors
 }
 

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::builtin_kind::BuiltinKind;
 use super::shared::field_checks::duplicate;
-use super::shared::fields::{elements, list, set, text, within};
+use super::shared::fields::{elements, list, set, set_pointer, text, within};
 use super::shared::label_selector::{self, invalid};
 use crate::kind::match_condition;
 use crate::kind::resource::Resource;
@@ -40,16 +40,16 @@ impl BuiltinKind for WebhookConfiguration {
 
 impl WebhookConfiguration {
     fn default_webhook(&self, hook: &mut Value) {
-        set(hook, "failurePolicy", json!("Fail"));
-        set(hook, "matchPolicy", json!("Equivalent"));
+        set_pointer(hook, "failurePolicy", json!("Fail"));
+        set_pointer(hook, "matchPolicy", json!("Equivalent"));
         set(hook, "namespaceSelector", json!({}));
         set(hook, "objectSelector", json!({}));
         set(hook, "timeoutSeconds", json!(10));
         match self {
-            Self::Mutating => set(hook, "reinvocationPolicy", json!("Never")),
+            Self::Mutating => set_pointer(hook, "reinvocationPolicy", json!("Never")),
             Self::Validating => {}
         }
-        elements(hook, "rules").for_each(|rule| set(rule, "scope", json!("*")));
+        elements(hook, "rules").for_each(|rule| set_pointer(rule, "scope", json!("*")));
         within(hook, "clientConfig", |config| {
             within(config, "service", |service| set(service, "port", json!(443)));
         });

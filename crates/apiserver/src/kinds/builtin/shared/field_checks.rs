@@ -74,6 +74,16 @@ pub(in crate::kinds::builtin) fn supported(
         .then(|| FieldError::not_supported(format!("{path}.{field}"), given, supported))
 }
 
+/// Checks the preemption policy of a pod or a priority class, whose `field` is its place in messages.
+pub(in crate::kinds::builtin) fn preemption_policy(object: &Value, field: &str) -> Option<FieldError> {
+    const POLICIES: [&str; 2] = ["PreemptLowerPriority", "Never"];
+    match object["preemptionPolicy"].as_str()? {
+        "" => Some(FieldError::required(field, "")),
+        policy if POLICIES.contains(&policy) => None,
+        policy => Some(FieldError::not_supported(field, policy, &POLICIES)),
+    }
+}
+
 /// Checks that a text of the object is not empty.
 pub(in crate::kinds::builtin) fn required(object: &Value, field: &str, path: &str) -> Option<FieldError> {
     text(object, field).is_empty().then(|| FieldError::required(format!("{path}.{field}"), ""))

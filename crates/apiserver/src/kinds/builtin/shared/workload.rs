@@ -5,7 +5,7 @@ use kube_apimachinery::status::FieldError;
 use serde_json::{Value, json};
 
 use super::field_checks::{not_negative, supported};
-use super::fields::{set, within};
+use super::fields::{set, set_pointer, within};
 use super::immutable_fields::immutable;
 use super::{discouraged, label_selector, pod_spec};
 
@@ -16,7 +16,7 @@ pub(in crate::kinds::builtin) fn default_rolling_update(strategy: &mut Value, li
         set(strategy, "rollingUpdate", json!({}));
         within(strategy, "rollingUpdate", |rolling| {
             for (key, limit) in limits {
-                set(rolling, key, limit.clone());
+                set_pointer(rolling, key, limit.clone());
             }
         });
     }

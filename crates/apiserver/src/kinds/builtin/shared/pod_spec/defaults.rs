@@ -166,7 +166,7 @@ pub(in crate::kinds::builtin) fn default_volume_sources(volume: &mut Value) {
             }
             "ephemeral" => {
                 if let Some(spec) = source.pointer_mut("/volumeClaimTemplate/spec") {
-                    set(spec, "volumeMode", json!("Filesystem"));
+                    set_pointer(spec, "volumeMode", json!("Filesystem"));
                     within(spec, "resources", amounts::round_resources);
                 }
             }

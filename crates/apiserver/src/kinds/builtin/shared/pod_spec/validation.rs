@@ -22,7 +22,8 @@ use super::at;
 use crate::kinds::builtin::pod::resources::{self, AmountKind};
 use crate::kinds::builtin::shared::amounts::Amounts;
 use crate::kinds::builtin::shared::field_checks::{
-    address, annotations, duplicate, in_range, invalid_text, labels, not_found, supported, too_long,
+    address, annotations, duplicate, in_range, invalid_text, labels, not_found, preemption_policy, supported,
+    too_long,
 };
 use crate::kinds::builtin::shared::fields::{list, text};
 use crate::kinds::builtin::shared::label_selector::invalid;
@@ -176,7 +177,7 @@ fn validate_spec(object: &Value, path: &str, enclosing: Enclosing<'_>) -> Vec<Fi
     if let Some(name) = spec["runtimeClassName"].as_str() {
         errors.extend(invalid(&format!("{path}.runtimeClassName"), name, &names::subdomain(name)));
     }
-    errors.extend(supported(spec, "preemptionPolicy", path, &["PreemptLowerPriority", "Never"]));
+    errors.extend(preemption_policy(spec, &format!("{path}.preemptionPolicy")));
     if !spec["overhead"].is_null() {
         // kube-apiserver validates the overhead as limits of a container.
         let limits = json!({"limits": spec["overhead"]});
