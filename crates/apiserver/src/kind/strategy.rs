@@ -275,9 +275,9 @@ pub(crate) trait Strategy: fmt::Debug + Send + Sync {
         let _ = (now, object, first);
     }
 
-    /// Whether the kind's objects can have dependents, so that their deletions have a propagation policy.
-    fn has_dependents(&self, served: &ServedKind) -> bool {
-        let _ = served;
+    /// Whether a deletion of the object has a propagation policy. Objects without dependents have none.
+    fn propagates(&self, served: &ServedKind, object: &Value) -> bool {
+        let _ = (served, object);
         true
     }
 

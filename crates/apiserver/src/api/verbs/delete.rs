@@ -104,6 +104,7 @@ fn read_options(call: &Call, bytes: &Bytes) -> Result<DeleteOptions, ApiError> {
         )));
     }
     if !["", "DeleteOptions"].contains(&kind.as_str()) {
+        let api_version = if api_version.is_empty() { "meta.k8s.io/v1" } else { &api_version };
         return Err(ApiError::bad_request(format!(
             "no kind \"{kind}\" is registered for version \"{api_version}\" in scheme \"pkg/runtime/scheme.go:111\""
         )));
@@ -302,7 +303,7 @@ fn check_preconditions_first(call: &Call, options: &DeleteOptions, old: &Value) 
 /// else the default of the kind.
 fn wanted_finalizers(call: &Call, options: &DeleteOptions, old: &Value) -> Vec<String> {
     let existing = metadata::finalizers(old);
-    if !call.served.strategy.has_dependents(&call.served) {
+    if !call.served.strategy.propagates(&call.served, old) {
         return existing.into_iter().map(str::to_owned).collect();
     }
     let policy = match (options.orphan_dependents, options.propagation) {

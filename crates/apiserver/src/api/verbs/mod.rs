@@ -340,14 +340,15 @@ impl Call {
         Ok(empty)
     }
 
-    /// Builds the 400 for a body that does not decode. It names the type of the body, or that of the endpoint if the body has none.
+    /// Builds the 400 for a body that does not decode. It names the type of the body. A builtin kind is that of the endpoint if the body
+    /// has none; a custom kind has no version then.
     pub(crate) fn cannot_be_handled(&self, object: &Value, why: &str) -> ApiError {
         let resource = &self.served.resource;
         let given = |field: &str| object[field].as_str().filter(|text| !text.is_empty());
         let kind = given("kind").unwrap_or(&resource.kind);
-        let version = given("apiVersion").map_or(&*resource.version, |version| {
-            version.split_once('/').map_or(version, |(_, version)| version)
-        });
+        let absent = if self.served.is_custom() && given("kind").is_some() { "" } else { &*resource.version };
+        let version = given("apiVersion")
+            .map_or(absent, |version| version.split_once('/').map_or(version, |(_, version)| version));
         ApiError::bad_request(format!(
             "{kind} in version \"{version}\" cannot be handled as a {}: {why}",
             resource.kind

@@ -336,7 +336,7 @@ impl<K: BuiltinKind> Strategy for K {
         BuiltinKind::admit_delete_by_name(self, name)
     }
 
-    fn has_dependents(&self, _served: &ServedKind) -> bool {
+    fn propagates(&self, _served: &ServedKind, _object: &Value) -> bool {
         BuiltinKind::has_dependents(self)
     }
 

@@ -4,6 +4,7 @@ mod conditions;
 mod object;
 mod validate_definition;
 
+use kube_apimachinery::metadata;
 use kube_apimachinery::status::FieldError;
 use serde_json::Value;
 
@@ -33,6 +34,11 @@ pub(crate) fn is_table(storage: &StorageKey) -> bool {
 pub(crate) struct Definition;
 
 impl Strategy for Definition {
+    /// The first deletion of a definition only marks it.
+    fn propagates(&self, _served: &ServedKind, definition: &Value) -> bool {
+        metadata::is_terminating(definition)
+    }
+
     fn default(&self, served: &ServedKind, definition: &mut Value) {
         Plain.default(served, definition);
         object::default(definition);

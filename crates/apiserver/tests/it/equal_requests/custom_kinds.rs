@@ -96,6 +96,40 @@ async fn warnings_of_finalizers_depend_on_a_dot_and_spare_standard_ones() {
 }
 
 #[tokio::test]
+async fn a_body_without_a_version_is_refused_with_an_empty_version() {
+    check(&[
+        ("POST", DEFINITIONS, DEFINITION, 201, &[]),
+        (
+            "POST",
+            THINGS,
+            r#"{"kind":"Thing","metadata":{"name":5}}"#,
+            400,
+            &[r#"Thing in version \"\" cannot be handled as a Thing: json: cannot unmarshal number"#],
+        ),
+        (
+            "POST",
+            THINGS,
+            r#"{"kind":"Other","metadata":{"labels":5}}"#,
+            400,
+            &[r#"Other in version \"\" cannot be handled as a Thing: json: cannot unmarshal number"#],
+        ),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn the_first_deletion_of_a_definition_ignores_the_propagation_policy() {
+    let definition = format!("{DEFINITIONS}/things.example.com");
+    let options = |policy: &str| format!(r#"{{"dryRun":["All"],"propagationPolicy":"{policy}"}}"#);
+    check(&[
+        ("POST", DEFINITIONS, DEFINITION, 201, &[]),
+        ("DELETE", &definition, &options("Orphan"), 200, &["customresourcecleanup", r#"!"orphan""#]),
+        ("DELETE", &definition, &options("Foreground"), 200, &["customresourcecleanup", "!foregroundDeletion"]),
+    ])
+    .await;
+}
+
+#[tokio::test]
 async fn an_apply_fails_if_a_version_of_another_manager_lacks_a_field() {
     let [first, second] = PAIRS;
     let pair = r#"{"apiVersion":"example.com/v2","kind":"Pair","metadata":{"name":"a"},"size":1}"#;
