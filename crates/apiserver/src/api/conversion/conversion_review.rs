@@ -158,19 +158,46 @@ impl<'a> Review<'a> {
         // A response in YAML, or with a syntax error, is parsed as a whole, which gives the text of the error.
         let Some((review, objects)) = response_text::read(answer, turns, read).await else {
             let mut review = decode_review(answer, api_version, KIND)?;
-            self.check_result(&review["response"])?;
+            self.check_result(&review)?;
             let objects = review["response"].get_mut("convertedObjects").map(Value::take);
             let Some(Value::Array(objects)) = objects else { return Ok(Vec::new()) };
             return Ok(objects.into_iter().map(|object| Err(Converted::Parsed(object))).collect());
         };
         let review = decode_review(&review, api_version, KIND)?;
-        self.check_result(&review["response"])?;
+        self.check_result(&review)?;
         Ok(objects)
     }
 
     /// Checks that the response belongs to this review, and is a success.
-    fn check_result(&self, response: &Value) -> Result<(), String> {
-        if !response.is_object() {
+    fn check_result(&self, review: &Value) -> Result<(), String> {
+        let response = &review["response"];
+        let json_type = match response {
+            Value::Null | Value::Object(_) => "",
+            Value::Bool(_) => "bool",
+            Value::Number(_) => "number",
+            Value::String(_) => "string",
+            Value::Array(_) => "array",
+        };
+        if !json_type.is_empty() {
+            let version = match self.version {
+                ConversionReviewVersion::V1 => "v1",
+                ConversionReviewVersion::V1Beta1 => "v1beta1",
+            };
+            return Err(format!(
+                "json: cannot unmarshal {json_type} into Go struct field ConversionReview.response of type \
+                 {version}.ConversionResponse"
+            ));
+        }
+        let expected = self.version.api_version();
+        let [api_version, kind] =
+            ["apiVersion", "kind"].map(|field| review[field].as_str().unwrap_or_default());
+        if (api_version, kind) != (expected, KIND) {
+            let slash = if api_version.contains('/') { "" } else { "/" };
+            return Err(format!(
+                "expected webhook response of {expected}, Kind={KIND}, got {slash}{api_version}, Kind={kind}"
+            ));
+        }
+        if response.is_null() {
             return Err("no response provided".to_owned());
         }
         let uid = response["uid"].as_str().unwrap_or_default();
@@ -432,21 +459,36 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_may_be_yaml_and_repeat_fields_or_leave_out_its_type() {
+    fn an_answer_may_be_yaml_and_repeat_fields() {
         let read = |text: &str| read_text(ConversionReviewVersion::V1, text);
         let object = converted().to_string();
         let response =
             format!(r#"{{"uid":"{UID}","result":{{"status":"Success"}},"convertedObjects":[{object}]}}"#);
+        let with_type = |fields: &str| {
+            format!(r#"{{"apiVersion":"apiextensions.k8s.io/v1","kind":"ConversionReview",{fields}}}"#)
+        };
         for answer in [
-            format!(r#"{{"response":{response}}}"#),
-            format!(r#"{{"response":null,"response":{response}}}"#),
-            format!("kind: ConversionReview\nresponse: {response}\n"),
+            with_type(&format!(r#""response":{response}"#)),
+            with_type(&format!(r#""response":null,"response":{response}"#)),
+            format!("apiVersion: apiextensions.k8s.io/v1\nkind: ConversionReview\nresponse: {response}\n"),
         ] {
             assert_eq!(read(&answer).unwrap(), [converted()], "{answer}");
         }
         const FAILED: &str = "conversion webhook for example.com/v1, Kind=Thing failed: ";
         for (answer, why) in [
-            (format!(r#"{{"response":[{response}]}}"#), "no response provided"),
+            // Checked against kube-apiserver v1.36.3.
+            (
+                with_type(&format!(r#""response":[{response}]"#)),
+                "json: cannot unmarshal array into Go struct field ConversionReview.response of type v1.ConversionResponse",
+            ),
+            (
+                format!(r#"{{"response":{response}}}"#),
+                "expected webhook response of apiextensions.k8s.io/v1, Kind=ConversionReview, got /, Kind=",
+            ),
+            (
+                format!(r#"{{"kind":"ConversionReview","response":{response}}}"#),
+                "expected webhook response of apiextensions.k8s.io/v1, Kind=ConversionReview, got /, Kind=ConversionReview",
+            ),
             (
                 r#"{"response":"#.to_owned(),
                 "couldn't get version/kind; json parse error: unexpected end of JSON input",

@@ -31,7 +31,10 @@ async fn a_webhook_cannot_lose_reorder_or_replace_objects() {
             |response| response["convertedObjects"][1]["metadata"]["labels"] = json!({"a": "not valid"}),
             "returned invalid metadata: metadata.labels: Invalid value: \"not valid\": ",
         ),
-        (|response| *response = json!("nothing"), "failed: no response provided"),
+        (
+            |response| *response = json!("nothing"),
+            "failed: json: cannot unmarshal string into Go struct field ConversionReview.response of type v1.ConversionResponse",
+        ),
     ];
     for (change, why) in cases {
         cluster.hook.change(change);

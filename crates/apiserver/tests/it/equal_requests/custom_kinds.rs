@@ -124,7 +124,13 @@ async fn the_first_deletion_of_a_definition_ignores_the_propagation_policy() {
     check(&[
         ("POST", DEFINITIONS, DEFINITION, 201, &[]),
         ("DELETE", &definition, &options("Orphan"), 200, &["customresourcecleanup", r#"!"orphan""#]),
-        ("DELETE", &definition, &options("Foreground"), 200, &["customresourcecleanup", "!foregroundDeletion"]),
+        (
+            "DELETE",
+            &definition,
+            &options("Foreground"),
+            200,
+            &["customresourcecleanup", "!foregroundDeletion"],
+        ),
     ])
     .await;
 }
