@@ -370,3 +370,40 @@ async fn bytes_may_be_a_list_of_numbers() {
     ])
     .await;
 }
+
+#[tokio::test]
+async fn an_eviction_that_a_budget_spares_replaces_the_required_revision() {
+    let pods = "/api/v1/namespaces/default/pods";
+    check(&[
+        (
+            "POST",
+            pods,
+            r#"{"metadata":{"name":"a","labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}"#,
+            201,
+            &[],
+        ),
+        (
+            "merge",
+            &format!("{pods}/a/status"),
+            r#"{"status":{"phase":"Running","conditions":[{"type":"Ready","status":"False"}]}}"#,
+            200,
+            &[],
+        ),
+        (
+            "POST",
+            "/apis/policy/v1/namespaces/default/poddisruptionbudgets",
+            r#"{"metadata":{"name":"b"},"spec":{"minAvailable":1,"unhealthyPodEvictionPolicy":"AlwaysAllow",
+                "selector":{"matchLabels":{"a":"b"}}}}"#,
+            201,
+            &[],
+        ),
+        (
+            "POST",
+            &format!("{pods}/a/eviction"),
+            r#"{"metadata":{"name":"a"},"deleteOptions":{"preconditions":{"resourceVersion":"1"}}}"#,
+            201,
+            &[],
+        ),
+    ])
+    .await;
+}

@@ -52,15 +52,15 @@ pub(super) async fn run(call: &Call, bytes: &Bytes) -> Result<Reply, ApiError> {
     let pod = call.served.value(&*stored.ok_or_else(|| call.not_found())?);
     // The eviction is counted before the deletion, so that concurrent evictions do not exceed the budget.
     let budget = if is_disrupted_already(&pod) { Budget::None } else { spend(call, &pod, options.dry_run)? };
-    if let Budget::Spared(name) = &budget
-        && options.resource_version.is_none()
-    {
-        // The deletion requires the revision that was read, because the pod may have become healthy since.
-        options.resource_version = Some(metadata::text(&pod, "resourceVersion").to_owned());
+    if let Budget::Spared(name) = &budget {
+        // The deletion requires the revision that was read, because the pod may have become healthy since. This replaces a precondition of
+        // the client.
+        let read = metadata::text(&pod, "resourceVersion").to_owned();
+        let is_given = options.resource_version.replace(read).is_some();
         let name = name.clone();
         return evict(call, &options, invalid)
             .await
-            .map_err(|error| if error.code() == 409 { still_processed(&name) } else { error });
+            .map_err(|error| if error.code() == 409 && !is_given { still_processed(&name) } else { error });
     }
     evict(call, &options, invalid).await
 }

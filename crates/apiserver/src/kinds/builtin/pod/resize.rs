@@ -41,10 +41,10 @@ pub(super) fn keep_all_but_resources(old: &Value, new: &mut Value) {
 /// Validates the new resources of a pod.
 pub(super) fn validate(old: &Value, new: &Value) -> Vec<FieldError> {
     if pod_spec::is_mirror(old) {
-        return vec![FieldError::forbidden("", "static pods cannot be resized")];
+        return vec![FieldError::forbidden("[]", "static pods cannot be resized")];
     }
     if old["spec"]["os"]["name"] == "windows" {
-        return vec![FieldError::forbidden("", "windows pods cannot be resized")];
+        return vec![FieldError::forbidden("[]", "windows pods cannot be resized")];
     }
     let mut errors = pod_spec::validate_pod(new);
     let class = match text(&old["status"], "qosClass") {
@@ -228,6 +228,15 @@ mod tests {
             &json!({"requests": {"cpu": "1m", "memory": "1Mi", "x/y": "1"}, "limits": {"cpu": "2", "memory": "2Mi", "x/y": "1"}}),
             &["spec: Forbidden: only cpu and memory resources are mutable"],
         );
+    }
+
+    /// Recorded from kube-apiserver v1.36.3, where the field is a path with an empty name.
+    #[test]
+    fn a_pod_of_windows_cannot_be_resized() {
+        let mut old = pod();
+        old["spec"]["os"] = json!({"name": "windows"});
+        let errors: Vec<String> = validate(&old, &old).iter().map(ToString::to_string).collect();
+        assert_eq!(errors, ["[]: Forbidden: windows pods cannot be resized"]);
     }
 
     /// Recorded from kube-apiserver v1.36.3.
