@@ -185,10 +185,18 @@ impl CallName {
         Self { verb: effect.to_owned(), target: format!("at {remote}"), key: detail.to_owned() }
     }
 
-    /// Whether the call changes something that a simulation compares: Events and leases do not count.
+    /// Whether the call changes something that a simulation compares: Events and leases do not count, and each effect does, because
+    /// its name does not tell whether it only reads.
     pub(crate) fn is_write(&self) -> bool {
         let is_read = ["get", "list", "watch"].contains(&&*self.verb);
-        !is_read && !is_masked_resource(&self.target)
+        self.is_effect() || (!is_read && !is_masked_resource(&self.target))
+    }
+
+    /// Whether it reads objects of the API server once, unlike a watch.
+    pub(crate) fn is_read(&self) -> bool {
+        // A path that is no resource stands for itself, such as `/version`.
+        let is_of_objects = !self.target.starts_with('/') && !is_masked_resource(&self.target);
+        matches!(&*self.verb, "get" | "list") && is_of_objects && !self.is_effect()
     }
 
     /// Whether it is an effect on a remote system.
@@ -197,7 +205,7 @@ impl CallName {
     }
 
     pub(crate) fn is_watch(&self) -> bool {
-        self.verb == "watch"
+        self.verb == "watch" && !self.is_effect()
     }
 }
 
@@ -286,6 +294,21 @@ mod tests {
         check("POST", uri, r#"{"metadata":{"name":"x"}}"#, "create configmaps a/x");
         check("POST", uri, r#"{"metadata":{"generateName":"x-"}}"#, "create configmaps a/x-*");
         check("POST", uri, "not JSON", "create configmaps a/");
+    }
+
+    #[test]
+    fn an_effect_may_change_something_whatever_its_name() {
+        for verb in ["get", "list", "watch", "create"] {
+            let effect = CallName::of_effect("dns", verb, "x");
+            assert!(effect.is_write() && !effect.is_read() && !effect.is_watch(), "{effect}");
+        }
+        let request = |verb: &str, target: &str| {
+            let (verb, target, key) = (verb.to_owned(), target.to_owned(), String::new());
+            CallName { verb, target, key }
+        };
+        assert!(request("list", "configmaps").is_read() && request("get", "pods/log").is_read());
+        assert!(!request("get", "/version").is_read() && !request("watch", "configmaps").is_read());
+        assert!(!request("get", "leases.coordination.k8s.io").is_read());
     }
 
     #[test]

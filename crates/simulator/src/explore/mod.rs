@@ -130,7 +130,8 @@ impl Explore {
         Self::only(Strategy::LostAnswers)
     }
 
-    /// Each write is refused once with 409, 429, 500, 503, and by a broken connection. In other runs a resource or remote system refuses all
+    /// Each write is refused once with 409, 429, 500, 503, and by a broken connection, and the first read of each name in a step with 500
+    /// and by a broken connection. In other runs a resource or remote system refuses all
     /// requests of the operator for a minute.
     pub fn refusals() -> Self {
         Self::only(Strategy::Refusals)

@@ -9,7 +9,7 @@ use super::{
 use crate::{
     names::{OPERATOR, is_replica, process_of, stream_of},
     plan::{ACTIONS, Deviation, DeviationKind, Place, Plan, Refusal, Restart, STEP, Until},
-    run::{ArrivedLine, Outcome, Write},
+    run::{ArrivedLine, Outcome, Read, Write},
     trace::Action,
 };
 
@@ -83,7 +83,7 @@ fn in_turn(queues: Vec<Vec<Plan>>) -> Vec<Plan> {
 }
 
 pub(super) fn of_strategy(reference: &Outcome, extent: Extent, strategy: Strategy) -> Vec<Plan> {
-    let Outcome { writes, lines, .. } = reference;
+    let Outcome { writes, reads, lines, .. } = reference;
     let single = |deviations: Vec<Deviation>| deviations.into_iter().map(Plan::of).collect();
     match strategy {
         Strategy::Crashes => single(crashes(writes, extent.steps)),
@@ -91,7 +91,7 @@ pub(super) fn of_strategy(reference: &Outcome, extent: Extent, strategy: Strateg
         Strategy::Unobserved => single(unobserved(lines, extent.steps)),
         Strategy::Order => single(order(reference)),
         Strategy::LostAnswers => single(lost_answers(writes)),
-        Strategy::Refusals => single(refusals(writes)),
+        Strategy::Refusals => single(refusals(writes, reads)),
         Strategy::EarlySteps => single(early_steps(reference, extent.steps)),
         Strategy::Pauses => single(pauses(writes, extent.replicas)),
         Strategy::Failovers if extent.replicas > 1 => failovers(reference, extent.steps),
@@ -229,7 +229,7 @@ fn lost_answers(writes: &[Write]) -> Vec<Deviation> {
     lost.chain(with_news.map(|write| at(write, DeviationKind::LoseAnswerAndEvents))).collect()
 }
 
-fn refusals(writes: &[Write]) -> Vec<Deviation> {
+fn refusals(writes: &[Write], reads: &[Read]) -> Vec<Deviation> {
     let all = [
         Refusal::Conflict,
         Refusal::InternalError,
@@ -244,7 +244,15 @@ fn refusals(writes: &[Write]) -> Vec<Deviation> {
         writes.map(move |write| at(write, DeviationKind::Refuse(refusal)))
     };
     let [first, rest @ ..] = all;
-    of(first).chain(outages(writes)).chain(rest.into_iter().flat_map(of)).collect()
+    of(first).chain(unread(reads)).chain(outages(writes)).chain(rest.into_iter().flat_map(of)).collect()
+}
+
+/// Reads that fail: the object is neither there nor absent.
+fn unread(reads: &[Read]) -> impl Iterator<Item = Deviation> {
+    [Refusal::InternalError, Refusal::Reset].into_iter().flat_map(move |refusal| {
+        let what = DeviationKind::Refuse(refusal);
+        reads.iter().map(move |read| Deviation { what, call: read.call.clone(), number: read.number })
+    })
 }
 
 /// Outages of a resource or remote system, from the first write to it in each step on.
@@ -372,6 +380,13 @@ pub(super) mod tests {
                 "refuse for a minute, from apply configmaps a/x #1",
             ]
         );
+    }
+
+    #[test]
+    fn a_read_is_refused_in_two_ways() {
+        let reads = [Read { call: "get a n/x".to_owned(), number: 2 }];
+        let plans: Vec<String> = refusals(&[], &reads).iter().map(ToString::to_string).collect();
+        assert_eq!(plans, ["refuse with 500 get a n/x #2", "refuse with reset get a n/x #2"]);
     }
 
     #[test]

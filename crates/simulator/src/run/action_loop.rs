@@ -140,6 +140,7 @@ impl Run<'_> {
         self.before(format_args!("the user takes the step {:?}", step.name));
         self.begun += 1;
         self.step_runs = true;
+        self.reads_of_step.clear();
         (self.long_wait, self.wakes) = (None, 0);
         self.log(Action::Step(step.name.to_string()));
         self.unrest_since = Instant::now();

@@ -9,7 +9,7 @@ use super::{
     Run,
     crash_point::CrashPlace,
     holds::HoldEnd,
-    outcome::{End, Write},
+    outcome::{End, Read, Write},
 };
 use crate::{
     hub::{CallResult, Order, Possible, Seen},
@@ -114,6 +114,9 @@ impl Run<'_> {
                 CallDeviation::None => {}
             }
             self.record_write(&seen, number);
+        }
+        if actor.is_operator() && name.is_read() {
+            refusal = self.note_read(name);
         }
         let is_out = self.outage.as_ref().is_some_and(|outage| outage.concerns(*actor, name));
         let order = match refusal {
@@ -227,6 +230,25 @@ impl Run<'_> {
         };
         self.written.insert(*id, self.writes.len());
         self.writes.push(write);
+    }
+
+    /// Counts a read, and returns how the plan refuses it.
+    fn note_read(&mut self, name: &CallName) -> Option<Refusal> {
+        let call = name.to_string();
+        let count = self.counts.entry(call.clone()).or_default();
+        *count += 1;
+        let number = *count;
+        let mut refusal = None;
+        while let Some(deviation) = self.deviation(&call, number) {
+            match deviation.what {
+                DeviationKind::Refuse(how) if refusal.is_none() => refusal = Some(how),
+                _ => self.missed.push(deviation),
+            }
+        }
+        if self.reads_of_step.insert(call.clone()) {
+            self.reads.push(Read { call, number });
+        }
+        refusal
     }
 
     /// Prepares a deviation that happens when the answer of a call is due. An answer is lost once, and is preceded by one collection.

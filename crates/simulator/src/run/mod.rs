@@ -54,7 +54,7 @@ use self::{
 pub(crate) use self::{
     crash_point::{CrashPoint, CrashPoints, only_crash},
     expected::Expected,
-    outcome::{ArrivedLine, End, Limits, Outcome, QuietWorld, Write},
+    outcome::{ArrivedLine, End, Limits, Outcome, QuietWorld, Read, Write},
     start::Start,
 };
 use crate::{
@@ -188,6 +188,9 @@ struct Run<'d> {
     start: Instant,
     trace: Vec<Entry>,
     writes: Vec<Write>,
+    reads: Vec<Read>,
+    /// Names of the reads since the last step began.
+    reads_of_step: BTreeSet<String>,
     /// Lines that watches under test received.
     lines: Vec<ArrivedLine>,
     /// Number of calls of the operator that are being carried out, by id of the call, as index into `writes`.
@@ -292,6 +295,8 @@ impl<'d> Run<'d> {
             start,
             trace: Vec::new(),
             writes: Vec::new(),
+            reads: Vec::new(),
+            reads_of_step: BTreeSet::new(),
             written: BTreeMap::new(),
             others_changed: false,
             quiet: BTreeMap::new(),
@@ -340,6 +345,7 @@ impl<'d> Run<'d> {
             counts,
             most_at_once: self.most_at_once,
             writes: self.writes,
+            reads: self.reads,
             lines: self.lines,
             without_lead: self.without_lead,
             collected: self.collected,

@@ -38,6 +38,14 @@ impl Write {
     }
 }
 
+/// A read of the operator from the API server, the first of its name in its step.
+#[derive(Debug, Clone)]
+pub(crate) struct Read {
+    /// Name, such as `get configmaps default/page`, and count of calls of that name.
+    pub(crate) call: String,
+    pub(crate) number: u32,
+}
+
 /// A line of a watch that reports a change of an object, in the order of arrival.
 #[derive(Debug, Clone)]
 pub(crate) struct ArrivedLine {
@@ -158,6 +166,7 @@ pub(crate) struct Outcome {
     /// Largest number of actions at one moment of virtual time.
     pub(crate) most_at_once: usize,
     pub(crate) writes: Vec<Write>,
+    pub(crate) reads: Vec<Read>,
     pub(crate) lines: Vec<ArrivedLine>,
     /// Writes that processes sent while another replica led, by name; with the process, and with the leader.
     pub(crate) without_lead: BTreeMap<String, String>,
