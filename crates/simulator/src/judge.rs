@@ -10,7 +10,7 @@ use crate::{
     oracle::Oracle,
     plan::{DeviationKind, Plan, Until},
     run::{End, Expected, Outcome},
-    similar::{Difference, ObjectState},
+    similar::{Difference, Learned, ObjectState},
     trace::{Action, Entry, Suspect},
     truth::{Change, Counts, Verb},
 };
@@ -168,6 +168,7 @@ pub(crate) fn judge(
     let counts = merged.map_or(&reference.counts, |quiet| &quiet.counts);
     let failing = merged.map_or(&reference.failing, |quiet| &quiet.failing);
     let reaches = plan.deviations.iter().any(|deviation| deviation.what.reaches_over_a_step());
+    let by_family = |counts: &BTreeMap<ObjectId, Counts>| sums_of_families(counts, &expected.learned);
     let may_miss = reaches && is_deleted_before_its_first_write(&reference.trace, &outcome.trace);
     // The first violation is reported. A run that ended early would violate later rules as a consequence.
     let rules: [&dyn Fn() -> Option<Violation>; 6] = [
@@ -175,7 +176,7 @@ pub(crate) fn judge(
         &|| compare_leads(&reference.without_lead, &outcome.without_lead),
         &|| judge_writes(&outcome.trace),
         &|| compare_worlds(expected, outcome, reaches, may_miss, is_allowed),
-        &|| compare_counts(counts, &lasting_counts(outcome, plan), reaches),
+        &|| compare_counts(&by_family(counts), &by_family(&lasting_counts(outcome, plan)), reaches),
         &|| compare_failures(failing, &outcome.failing),
     ];
     let mut violations = rules.iter().filter_map(|rule| rule());
@@ -292,6 +293,18 @@ fn lasting_counts(outcome: &Outcome, plan: &Plan) -> BTreeMap<ObjectId, Counts> 
     counts
 }
 
+/// Sums up the counts of objects with names that the operator generates itself.
+fn sums_of_families(counts: &BTreeMap<ObjectId, Counts>, learned: &Learned) -> BTreeMap<ObjectId, Counts> {
+    let mut sums = BTreeMap::<ObjectId, Counts>::new();
+    for (id, counts) in counts {
+        let sum = sums.entry(learned.names.family_by_name(id)).or_default();
+        sum.created += counts.created;
+        sum.deleted += counts.deleted;
+        sum.changed += counts.changed;
+    }
+    sums
+}
+
 /// Compares creations and deletions. Fewer are not a violation if changes were merged while the operator was down.
 fn compare_counts(
     expected: &BTreeMap<ObjectId, Counts>,
@@ -327,7 +340,7 @@ mod tests {
     use crate::{
         names::{OPERATOR, ProcessName},
         run::QuietWorld,
-        similar::{Learned, Masks, ObjectState, World},
+        similar::{Masks, World},
     };
 
     #[test]

@@ -53,7 +53,7 @@
 //! A *plan* is a short list of deviations from that run. Each names a call or a watch event: `crash after create
 //! configmaps default/page #1`. [`Explore`] chooses the plans that are tried. [`Oracle`] lists the rules that a run can violate; above
 //! all, it must end with the same objects as the run without faults. Uids, generated names, ids of remote systems and times may
-//! differ, but references must lead to corresponding objects. The crate makes no assumption about the purpose of an operator: its own
+//! differ, but references must lead to corresponding objects. A name that contains a time or a random text counts as generated. The crate makes no assumption about the purpose of an operator: its own
 //! run without faults is the specification.
 //!
 //! The simulation plays the run without faults three times. The first two have the same seed and must be equal, action by action. If

@@ -5,7 +5,7 @@ use std::{cell::OnceCell, collections::BTreeMap};
 use serde_json::Value;
 
 use super::outcome::Outcome;
-use crate::similar::{Difference, Learned, NormalForm, World, compare, ids_in, normal_form};
+use crate::similar::{Difference, Learned, NormalForm, Versions, World, compare, ids_in, normal_form};
 
 /// The run without faults, and the values that may differ from it.
 pub(crate) struct Expected {
@@ -29,8 +29,18 @@ impl Expected {
         if expected.world.equals(found) {
             return Vec::new();
         }
-        let found = normal_form(found, &self.learned);
-        self.form(step).map_or_else(Vec::new, |form| compare(form, &found))
+        let form = normal_form(found, &self.learned);
+        let mut differences = self.form(step).map_or_else(Vec::new, |expected| compare(expected, &form));
+        if !differences.is_empty() {
+            let (expected, found) = (Versions::of(&expected.world), Versions::of(found));
+            differences.retain(|difference| match difference {
+                Difference::Value { expected: Some(value), found: Some(other), .. } => {
+                    !expected.are_alike(value, &found, other)
+                }
+                _ => true,
+            });
+        }
+        differences
     }
 
     /// Names of the objects and remote systems that contain, without faults after `step`, one of the generated values in `value`.

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, ops::Bound};
 
 use serde_json::Value;
 
-use super::{Difference, World, compare, normal_form};
+use super::{Difference, World, compare, learned_names::LearnedNames, normal_form};
 
 /// Places with values that differ from run to run, as patterns of paths such as `buckets.example.com/status/id`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -15,6 +15,8 @@ pub(crate) struct Learned {
     pub(super) keyed: BTreeSet<String>,
     /// Scalars that differ even without the learned values in their text.
     pub(super) opaque: BTreeSet<String>,
+    /// Names of objects.
+    pub(crate) names: LearnedNames,
 }
 
 /// Maximum number of passes of [`learn`]: each one finds places that the one before made comparable.
@@ -26,7 +28,7 @@ const PASSES: usize = 4;
 ///
 /// The differences that are not of single values.
 pub(crate) fn learn(first: &World, second: &World) -> Result<Learned, Vec<Difference>> {
-    let mut learned = Learned::default();
+    let mut learned = Learned { names: LearnedNames::learn(first, second), ..Learned::default() };
     for _ in 0..PASSES {
         let (one, other) = (normal_form(first, &learned), normal_form(second, &learned));
         if one == other {
@@ -53,6 +55,7 @@ impl Learned {
         self.leaves.extend(other.leaves);
         self.keyed.extend(other.keyed);
         self.opaque.extend(other.opaque);
+        self.names.extend(other.names);
     }
 
     /// Whether a place at or below `path` is learned.

@@ -9,8 +9,10 @@
 //! Not compared: versions, `managedFields`, generations (but `observedGeneration` relative to them), times, Events, leases.
 
 mod compared_part;
+mod copied_versions;
 mod difference;
 mod learned;
+mod learned_names;
 mod masks;
 mod normal_form;
 mod object_state;
@@ -22,6 +24,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use serde_json::Value;
 
 pub(crate) use self::{
+    copied_versions::Versions,
     difference::{Difference, compare},
     learned::{Learned, learn},
     masks::{Masks, without_volatile_fields},

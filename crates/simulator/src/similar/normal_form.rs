@@ -26,8 +26,8 @@ struct Item<'w> {
 }
 
 impl<'w> Item<'w> {
-    fn of_object(id: &ObjectId, object: &'w ObjectState) -> Self {
-        let family = id.family(object.metadata_text("generateName"));
+    fn of_object(id: &ObjectId, object: &'w ObjectState, learned: &Learned) -> Self {
+        let family = learned.names.family(id, object);
         let generated = (family != *id).then(|| {
             let name = |id: &ObjectId| id.key.rsplit('/').next().unwrap_or_default().to_owned();
             (name(id), name(&family))
@@ -50,7 +50,7 @@ impl<'w> Item<'w> {
 /// Brings a world into its normal form.
 pub(crate) fn normal_form(world: &World, learned: &Learned) -> NormalForm {
     let mut items: Vec<Item<'_>> =
-        world.objects.iter().map(|(id, object)| Item::of_object(id, object)).collect();
+        world.objects.iter().map(|(id, object)| Item::of_object(id, object, learned)).collect();
     items.extend(world.remotes.iter().map(|(name, state)| Item::of_remote(name, state)));
 
     let parts = Parts::of(&items, learned);

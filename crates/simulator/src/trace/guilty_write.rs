@@ -42,13 +42,31 @@ impl Suspect {
     /// Whether an action concerns an object or remote system of the violation.
     fn has(&self, action: &Action) -> bool {
         match (self, action) {
-            (Self::About(names), Action::Committed(change)) => names.contains(&change.family.to_string()),
+            (Self::About(names), Action::Committed(change)) => {
+                let family = change.family.to_string();
+                names.iter().any(|name| *name == family || fits(name, &family))
+            }
             (Self::About(names), Action::CarriedOut { name: call, .. }) => names.iter().any(|name| {
                 name.strip_prefix("remote ").is_some_and(|remote| call.target == format!("at {remote}"))
             }),
             _ => false,
         }
     }
+}
+
+/// Whether an object fits the name of a family, in which `*` stands for generated parts.
+fn fits(family: &str, object: &str) -> bool {
+    let mut parts = family.split('*');
+    let Some(mut rest) = parts.next().and_then(|first| object.strip_prefix(first)) else { return false };
+    let mut parts = parts.peekable();
+    while let Some(part) = parts.next() {
+        if parts.peek().is_none() {
+            return rest.len() > part.len() && rest.ends_with(part);
+        }
+        let Some((_, after)) = rest.split_once(part) else { return false };
+        rest = after;
+    }
+    rest.is_empty()
 }
 
 /// The write that is at fault for a violation.
