@@ -116,7 +116,7 @@
 //! | quiet | 20 virtual minutes without a change, longer than the longest back-off, 1000 s, and until each request that is due within two hours has had its turn; 30 s if no request waits in a controller |
 //! | plans of [`Explore::random`] | 1,000 |
 //! | runs and real time to shrink a plan | 200, and the budget of the search, but at least 10 s |
-//! | time that watch events are held back | 2 virtual minutes; 10 virtual seconds if no more events arrive |
+//! | time that watch events are held back | 2 virtual minutes; 10 virtual seconds if no more events arrive; 30 virtual seconds for a timer of the operator |
 //! | real time without progress of a run, in which it could run | 10 s, then the run is a finding; after 60 s the test process ends |
 //! | longest time until quiet, after a step or crash | 1 virtual hour; 12 series of changes after pauses of more than 20 minutes |
 //! | outage of a resource or remote system | 60 virtual seconds |

@@ -341,7 +341,7 @@ impl Simulation {
     ///
     /// # Panics
     ///
-    /// The operator changes nothing, so that no fault can be injected.
+    /// The operator changes nothing, so that the search shows nothing.
     #[must_use]
     pub fn find(self, explore: Explore) -> Option<Finding> {
         let began = Stopwatch::start();

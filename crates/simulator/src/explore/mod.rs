@@ -347,9 +347,10 @@ pub(crate) fn search(
     let replicas = definition.programs.first().map_or(1, |program| program.replicas);
     let extent = Extent { steps: definition.steps.len(), replicas, depth: explore.depth };
     let plans = plans(reference.outcome(), extent, &explore.strategies);
-    let shows_something = !reference.outcome().writes.is_empty() || !definition.checks.is_empty();
+    let mut shows_something = !reference.outcome().writes.is_empty() || !definition.checks.is_empty();
+    // An operator may rightly write nothing without faults, such as one that deletes what has expired.
     assert!(
-        shows_something && !plans.is_empty(),
+        (shows_something || reference.outcome().reconciles()) && !plans.is_empty(),
         "the simulation {:?} tests nothing: the operator changes nothing in the run without faults, so no fault has a place. \
          Do the steps create objects that it reconciles?",
         definition.name
@@ -363,7 +364,8 @@ pub(crate) fn search(
             break;
         }
         let place = format!("plan {} of {}", number + 1, plans.len());
-        let Tried { finding, happened, held: also_held } = reference.try_plan(definition, plan, &place);
+        let Tried { finding, happened, held: also_held, writes } =
+            reference.try_plan(definition, plan, &place);
         if let Some(finding) = finding {
             let others = &plans[number + 1..];
             return Err(Box::new(shrink::shrink(definition, &reference, finding, &place, others, budget)));
@@ -371,7 +373,13 @@ pub(crate) fn search(
         report.played += 1;
         report.did_not_happen += usize::from(!happened);
         held.extend(also_held);
+        shows_something |= writes;
     }
+    assert!(
+        shows_something || !report.is_complete() || settings.share.is_some(),
+        "the simulation {:?} tests nothing: the operator changes nothing in any run. Do the steps create objects that it reconciles?",
+        definition.name
+    );
     let checks = definition.checks.iter().enumerate();
     let never = checks.filter(|(place, check)| check.when == When::Sometimes && !held.contains(place));
     report.never = never.map(|(_, check)| check.name.to_string()).collect();

@@ -41,6 +41,8 @@ pub(crate) struct Tried {
     pub(crate) happened: bool,
     /// Conditions on changes that have held, as indices of the definition's checks.
     pub(crate) held: BTreeSet<usize>,
+    /// Whether the operator wrote something, or tried to.
+    pub(crate) writes: bool,
 }
 
 impl Reference {
@@ -154,7 +156,8 @@ impl Reference {
         {
             let outcome = self.play(definition, plan, Beginning::Crash(point, restart));
             if judge(&self.expected, &outcome, plan, &is_allowed).is_none() {
-                return Tried { finding: None, happened: true, held: outcome.held };
+                let writes = !outcome.writes.is_empty();
+                return Tried { finding: None, happened: true, held: outcome.held, writes };
             }
         }
         // A violation of a run that began at a crash is checked here, and gets its story.
@@ -162,7 +165,8 @@ impl Reference {
         let violation = judge(&self.expected, &outcome, plan, &is_allowed);
         let finding =
             violation.map(|violation| Finding::new(place, &violation, plan, &outcome, Some(self.outcome())));
-        Tried { finding, happened: outcome.did_not_happen.is_empty(), held: outcome.held }
+        let (happened, writes) = (outcome.did_not_happen.is_empty(), !outcome.writes.is_empty());
+        Tried { finding, happened, held: outcome.held, writes }
     }
 }
 

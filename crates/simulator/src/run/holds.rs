@@ -15,6 +15,9 @@ use crate::{
 /// which a step is tried, because a step may need an operator that has received the events.
 pub(super) const LONGEST_HOLD: Duration = Duration::from_secs(120);
 
+/// Virtual time for which a hold waits for reconciles that timers of the operator begin: the cache probes a watch after this silence.
+const LONGEST_LAG: Duration = Duration::from_secs(30);
+
 /// Virtual time that a hold waits for more lines.
 const LONGEST_WAIT_FOR_LINES: Duration = Duration::from_secs(10);
 
@@ -168,6 +171,12 @@ impl Run<'_> {
         };
         let over: Vec<bool> = self.holds.iter().map(is_over).collect();
         self.release(&over)
+    }
+
+    /// Whether a timer of the operator will soon begin a reconcile for which a hold waits: that of an expiry, for example.
+    pub(super) fn a_timer_ends_a_hold(&self) -> bool {
+        let waits = |hold: &&Hold| matches!(hold.until, Until::Reconciles(count) if hold.reconciles < count);
+        self.holds.iter().filter(waits).any(|hold| self.last_due(hold.since + LONGEST_LAG).is_some())
     }
 
     /// Ends the holds that have lasted too long.

@@ -11,7 +11,7 @@ use crate::{
     names::{ObjectId, process_of},
     plan::Deviation,
     similar::World,
-    trace::Entry,
+    trace::{Action, Entry},
     truth::Counts,
 };
 
@@ -184,6 +184,14 @@ pub(crate) struct Outcome {
     pub(crate) crash_points: CrashPoints,
     /// Deviations of the plan that did not happen.
     pub(crate) did_not_happen: Vec<Deviation>,
+}
+
+impl Outcome {
+    /// Whether a process under test has reconciled something.
+    pub(crate) fn reconciles(&self) -> bool {
+        let began = |entry: &Entry| matches!(&entry.action, Action::ReconcileBegan { actor, .. } if actor.is_operator());
+        self.trace.iter().any(began)
+    }
 }
 
 #[cfg(test)]

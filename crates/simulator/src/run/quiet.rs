@@ -66,6 +66,9 @@ impl Run<'_> {
         let since = self.truth.lock().last_visible.max(self.unrest_since);
         // Short while lines are held back: after a longer silence the operator's cache would probe its watch and reopen it.
         let (is_held, are_at_rest) = (!self.holds.is_empty(), self.processes_are_at_rest());
+        if self.a_timer_ends_a_hold() {
+            return false;
+        }
         let after = match (is_held, are_at_rest) {
             (true, _) => QUIET_WHILE_HELD,
             (false, true) => QUIET_AT_REST,
