@@ -116,8 +116,10 @@ pub(crate) fn judge_writes(trace: &[Entry]) -> Option<Violation> {
     })
 }
 
-/// Parts of the messages with which the API server refuses a request for good.
-const REFUSED: [&str; 2] = [" is forbidden: ", " is invalid: "];
+/// Parts of the messages with which the API server refuses a request for good. A conflict with an object does not last, unless the
+/// operator ignores the object: in a world that is quiet, no other program changes it.
+const REFUSED: [&str; 4] =
+    [" is forbidden: ", " is invalid: ", " already exists", "Operation cannot be fulfilled on "];
 
 /// Judges the end of the run without faults: a request that the API server will never carry out, and an object that the user has deleted and
 /// that a finalizer of the operator keeps.
@@ -467,6 +469,9 @@ mod tests {
         let forbidden = "delete tasks a/x: tasks is forbidden: no right";
         assert_eq!(failing(forbidden), Some(Suspect::CallOf(forbidden.to_owned())));
         assert!(failing("apply tasks a/x: Task.dev \"x\" is invalid: spec.size: no number").is_some());
+        assert!(failing("create tasks a/x: tasks.dev \"x\" already exists").is_some());
+        let conflict = "update tasks a/x: Operation cannot be fulfilled on tasks.dev \"x\": the object has been modified";
+        assert!(failing(conflict).is_some());
         assert_eq!(failing("the Secret admin does not exist"), None);
     }
 

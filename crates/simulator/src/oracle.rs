@@ -23,7 +23,7 @@ pub enum Oracle {
     /// No write removes a field that another program wrote: an object is replaced as a whole, from a template.
     Trespass,
     /// No request fails forever that succeeds in the run without faults. At the end of that run, the API server refuses no request
-    /// for good (403 or 422), and no finalizer of the operator keeps an object that the user has deleted.
+    /// for good (403, 409 or 422), and no finalizer of the operator keeps an object that the user has deleted.
     Succeeds,
     /// Two runs of one plan are equal.
     Repeats,
