@@ -3,7 +3,9 @@
 use std::{fmt, future::Future, ops::Deref, pin::Pin, rc::Rc};
 
 use controller_runtime::{BoxError, Client, DynamicKind};
+use k8s_openapi::jiff::Timestamp;
 use kube::core::DynamicObject;
+use kube_clock::Clock;
 use serde_json::Value;
 
 use crate::gate::Gate;
@@ -31,6 +33,22 @@ impl User {
             self.client.of(kind).apply(&object).await?;
         }
         Ok(())
+    }
+
+    /// Wall time of the simulation, for times in the objects of a step, such as the end of a maintenance window. The clocks of the
+    /// operator and of the API server show the same time.
+    ///
+    /// ```
+    /// # use kube_simulator::User;
+    /// # use std::time::Duration;
+    /// # async fn step(user: User) -> Result<(), controller_runtime::BoxError> {
+    /// let end = user.wall_time() + Duration::from_secs(300);
+    /// user.apply_yaml(&format!("{{apiVersion: v1, kind: ConfigMap, metadata: {{name: window}}, data: {{end: '{end}'}}}}")).await
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn wall_time(&self) -> Timestamp {
+        Clock::default().now()
     }
 
     /// Reads the objects in `yaml` and looks up their kinds.
