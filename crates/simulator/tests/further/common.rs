@@ -11,7 +11,7 @@ pub(crate) use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 pub(crate) use kube::{CustomResource, ResourceExt};
 pub(crate) use kube_simulator::{Lost, Oracle, Remote, Simulation, actors};
 pub(crate) use parking_lot::Mutex;
-use schemars::JsonSchema;
+pub(crate) use schemars::JsonSchema;
 pub(crate) use serde::{Deserialize, Serialize};
 pub(crate) use serde_json::json;
 

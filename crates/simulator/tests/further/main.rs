@@ -1,29 +1,45 @@
 //! Further operators with one bug each, and a corrected version of each, written against the public API only: a search with its
 //! defaults must find the bug, and find nothing in the corrected version.
 
+mod backup_of_now;
 mod common;
 mod dead_holder;
 mod deaf_selector;
 mod double_rotation;
+mod dropped_reconcile;
 mod endless_migration;
+mod error_is_absence;
+mod expired_preview;
 mod failed_for_ever;
 mod foreign_owner;
 mod forgotten_expectation;
 mod gives_up;
 mod gone_credentials;
+mod immutable_job;
+mod last_error_wins;
 mod late_finalizer;
 mod lost_original;
 mod merged_finalizers;
 mod missing_right;
+mod mixed_reads;
+mod newest_by_time;
 mod old_status;
 mod orphan_sweeper;
+mod outdated_bundle;
+mod overlapping_pools;
 mod polled_drain;
 mod remembered_name;
+mod removed_by_index;
 mod same_port;
 mod shared_child;
+mod stale_grant;
 mod stale_status;
 mod sticky_field;
+mod stripped_label;
+mod token_of_generation;
 mod two_passwords;
+mod unwatched_namespaces;
+mod wide_selector;
 
 use std::time::Duration;
 
@@ -37,37 +53,54 @@ enum Variant {
 }
 
 /// Guilty write of each operator, as the stories mark it.
-const GUILTY: [(&str, &str); 22] = [
+const GUILTY: [(&str, &str); 38] = [
+    ("backup_of_now", "creates configmaps default/db-"),
     ("dead_holder", "changes clusters.further.dev default/db .status"),
     ("deaf_selector", "deletes resourcequotas red/quota"),
     ("double_rotation", "changes secrets default/root .metadata.annotations.further.dev/rotations"),
+    ("dropped_reconcile", "changes clusters.further.dev default/db .status"),
     ("endless_migration", "creates jobs.batch default/db-migrate-1"),
+    ("error_is_absence", "changes configmaps default/db-settings .data.memory"),
+    ("expired_preview", "deletes previews.further.dev default/pr-1"),
     ("failed_for_ever", "changes clusters.further.dev default/db .status"),
     ("foreign_owner", "creates configmaps monitoring/db-dashboard"),
     ("forgotten_expectation", "creates configmaps default/db-0"),
     ("gives_up", "changes clusters.further.dev default/db .status"),
     ("gone_credentials", "changes clusters.further.dev default/db .metadata.finalizers"),
+    ("immutable_job", "apply jobs.batch default/db-migrate"),
+    ("last_error_wins", "configmaps default/db-region-0"),
     ("late_finalizer", "remove record at dns db"),
     ("lost_original", "changes clusters.further.dev default/db .status"),
     ("merged_finalizers", "changes clusters.further.dev default/db .metadata.finalizers"),
     ("missing_right", "delete configmaps default/db-1"),
+    ("mixed_reads", "changes configmaps default/db-config .data.user"),
+    ("newest_by_time", "deletes configmaps default/db-blue"),
     ("old_status", "changes configmaps default/traffic .data.version"),
     ("orphan_sweeper", "deletes secrets default/admin"),
+    ("outdated_bundle", "changes configmaps default/db-ca-bundle .data.ca.crt"),
+    ("overlapping_pools", "changes configmaps default/m .metadata.labels.further.dev/pool"),
     ("polled_drain", "decommission at ring member 1"),
     ("remembered_name", "create user at database db"),
+    ("removed_by_index", "changes ingresses.networking.k8s.io default/gateway .spec.rules"),
     ("same_port", "changes clusters.further.dev default/green .status"),
     ("shared_child", "changes configmaps default/db-config .data.main"),
+    ("stale_grant", "at node node"),
     ("stale_status", "changes clusters.further.dev default/db .status"),
     ("sticky_field", "changes configmaps default/db-config .data.version"),
+    ("stripped_label", "create configmaps default/db-config"),
+    ("token_of_generation", "create volume at storage db"),
     ("two_passwords", "set password at database app"),
+    ("unwatched_namespaces", "creates configmaps blue/contact"),
+    ("wide_selector", "configmaps default/other-0"),
 ];
 
 /// Plans that the searches find, of operators for which this takes seconds.
-const LONG_SEARCHES: [(&str, &str); 4] = [
+const LONG_SEARCHES: [(&str, &str); 5] = [
     ("dead_holder", "crash after create configmaps default/migration-lock #1"),
     ("old_status", "shuffle the order of actions #2"),
     ("polled_drain", "refuse with reset decommission at ring member 1 #1"),
     ("stale_status", "let the next step pass before patch clusters.further.dev/status default/db #3"),
+    ("wide_selector", "skip one event and list again, from configmaps ADDED default/other-0 #1"),
 ];
 
 /// Whether all searches are played, with the budget of `SIMULATION_BUDGET`, rather than a part of them.
