@@ -104,17 +104,16 @@ impl ChangeLines {
             return None;
         }
         let place = place(&commit.namespace, &commit.name);
-        let (subject, step, ends) = match self.kinds.get(&(commit.group.clone(), commit.resource.clone())) {
+        let (subject, step, line) = match self.kinds.get(&(commit.group.clone(), commit.resource.clone())) {
             Some(kind) => {
-                let Step { mut text, ends, renews } = step(before.as_ref(), after.as_ref())?;
+                let Step { mut text, line, renews } = step(before.as_ref(), after.as_ref())?;
                 let subject = subject_of(&kind.kind, &place);
-                if renews
-                    && let Some(failing) = self.failing.remove(&subject).filter(|_| ends && after.is_some())
-                {
+                let succeeds = line == LineAfter::Ends && after.is_some();
+                if renews && let Some(failing) = self.failing.remove(&subject).filter(|_| succeeds) {
                     let runs = if failing.failures == 1 { "run" } else { "runs" };
                     text = format!("{text} (after {} failed {runs})", failing.failures);
                 }
-                (subject, text, ends)
+                (subject, text, line)
             }
             None => {
                 let verb = match (&before, &after) {
@@ -122,10 +121,11 @@ impl ChangeLines {
                     (_, None) => "deleted",
                     _ => "changed",
                 };
-                (self.owner(object, &commit.namespace)?, format!("{} {place} {verb}", commit.resource), false)
+                let step = format!("{} {place} {verb}", commit.resource);
+                (self.owner(object, &commit.namespace)?, step, LineAfter::GoesOn)
             }
         };
-        self.add(&subject, step, ends, now)
+        self.add(&subject, step, line, now)
     }
 
     /// Adds a failed reconcile at the time `now`, and returns the line that it completes.
@@ -144,7 +144,7 @@ impl ChangeLines {
         let step = format!("failed: {error}");
         let failing = Failing { error, failures: 1, unreported: 0, reported: now, pause: REPEATED };
         self.failing.insert(subject.clone(), failing);
-        self.add(&subject, step, true, now)
+        self.add(&subject, step, LineAfter::Ends, now)
     }
 
     /// Forgets failures, because another program of the operator starts: its first failures are printed even if they are the same.
@@ -153,12 +153,12 @@ impl ChangeLines {
     }
 
     /// Adds a step to the line of an object, and returns the line if it is complete.
-    fn add(&mut self, subject: &str, step: String, ends: bool, now: Duration) -> Option<String> {
+    fn add(&mut self, subject: &str, step: String, after: LineAfter, now: Duration) -> Option<String> {
         let new = Line { begun: now, last: now, steps: Vec::new() };
         let line = self.open.entry(subject.to_owned()).or_insert(new);
         line.last = now;
         line.steps.push(step);
-        if !ends && line.steps.len() < STEPS {
+        if after == LineAfter::GoesOn && line.steps.len() < STEPS {
             return None;
         }
         self.open.remove(subject).map(|line| line.text(subject))
@@ -234,40 +234,47 @@ impl Line {
     }
 }
 
+/// Whether the line of an object ends with a step.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum LineAfter {
+    GoesOn,
+    Ends,
+}
+
 /// A change of an operator's object.
 struct Step {
     text: String,
-    /// Whether a line ends with it.
-    ends: bool,
+    /// The line of the object after it.
+    line: LineAfter,
     /// Whether a failure after it is printed even if it equals the one before.
     renews: bool,
 }
 
 impl Step {
     /// A change by the user.
-    fn by_user(text: &str, ends: bool) -> Self {
-        Self { text: text.to_owned(), ends, renews: true }
+    fn by_user(text: &str, line: LineAfter) -> Self {
+        Self { text: text.to_owned(), line, renews: true }
     }
 
     /// A change by the operator, which it may repeat with each failure.
     fn by_operator(text: impl Into<String>) -> Self {
-        Self { text: text.into(), ends: false, renews: false }
+        Self { text: text.into(), line: LineAfter::GoesOn, renews: false }
     }
 }
 
 /// Describes a change of an operator's object. `None` if the change does not concern users.
 fn step(before: Option<&Value>, after: Option<&Value>) -> Option<Step> {
     let (before, after) = match (before, after) {
-        (None, Some(_)) => return Some(Step::by_user(CREATED, false)),
-        (_, None) => return Some(Step::by_user("deleted", true)),
+        (None, Some(_)) => return Some(Step::by_user(CREATED, LineAfter::GoesOn)),
+        (_, None) => return Some(Step::by_user("deleted", LineAfter::Ends)),
         (Some(before), Some(after)) => (before, after),
     };
     let deleted = |object: &Value| object["metadata"]["deletionTimestamp"].is_string();
     if deleted(after) && !deleted(before) {
-        return Some(Step::by_user("deletion requested", false));
+        return Some(Step::by_user("deletion requested", LineAfter::GoesOn));
     }
     if before["metadata"]["generation"] != after["metadata"]["generation"] {
-        return Some(Step::by_user("changed", false));
+        return Some(Step::by_user("changed", LineAfter::GoesOn));
     }
     if let Some(condition) = changed_condition(before, after) {
         return Some(condition);
@@ -286,7 +293,7 @@ fn changed_condition(before: &Value, after: &Value) -> Option<Step> {
     let changed = conditions(after).into_iter().find(|condition| !before.contains(condition))?;
     let text = |field: &str| changed[field].as_str().unwrap_or_default().to_owned();
     if text("status") == "True" {
-        return Some(Step { text: text("type"), ends: true, renews: true });
+        return Some(Step { text: text("type"), line: LineAfter::Ends, renews: true });
     }
     let text = format!("{} {}: {} ({})", text("type"), text("status"), text("message"), text("reason"));
     Some(Step::by_operator(text))

@@ -20,14 +20,15 @@ pub(super) fn advice(call: &Call, message: &str, declarations: &Declarations) ->
              render and apply the manifests of this program again{or_rule}"
         ));
     }
-    let line = match line_to_add(call, &refused, !about.is_empty()) {
+    let declared = if about.is_empty() { DeclaredFor::NoObject } else { DeclaredFor::OtherObjects };
+    let line = match line_to_add(call, &refused, declared) {
         Some(line) => format!("add {line} to the controller's builder and render the manifests again"),
         None => "declare it with needs_right in the controller's builder and render the manifests again"
             .to_owned(),
     };
-    let problem = match about.is_empty() {
-        true => "no registration declares this right",
-        false => "registrations declare this right for other namespaces or names only",
+    let problem = match declared {
+        DeclaredFor::NoObject => "no registration declares this right",
+        DeclaredFor::OtherObjects => "registrations declare this right for other namespaces or names only",
     };
     Some(with_place(Some(call), format!("{problem}: {line}{or_rule}")))
 }
@@ -64,8 +65,16 @@ fn permits(declaration: &Declaration, call: &Call, refused: &RefusedRight<'_>) -
     in_scope && is_named
 }
 
+/// Objects for which registrations declare a right that was refused.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum DeclaredFor {
+    NoObject,
+    /// Objects in other namespaces or with other names.
+    OtherObjects,
+}
+
 /// The method call that declares the right. `None` if the request needs a right on another resource than its own.
-fn line_to_add(call: &Call, refused: &RefusedRight<'_>, is_restricted: bool) -> Option<String> {
+fn line_to_add(call: &Call, refused: &RefusedRight<'_>, declared: DeclaredFor) -> Option<String> {
     let resource = call.kind().resource();
     let (plural, sub) = refused.resource.split_once('/').unwrap_or((refused.resource, ""));
     if (&*resource.plural, &*resource.group) != (plural, refused.group) {
@@ -73,7 +82,7 @@ fn line_to_add(call: &Call, refused: &RefusedRight<'_>, is_restricted: bool) -> 
     }
     let kind = &resource.kind;
     let verb = call.verb();
-    if !is_restricted {
+    if declared == DeclaredFor::NoObject {
         return Some(match sub {
             "" => format!(".needs::<{kind}>([Verb::{verb:?}])"),
             sub => format!(".needs_subresource::<{kind}>({sub:?}, [Verb::{verb:?}])"),
