@@ -194,7 +194,7 @@ impl Reflector<'_> {
                     if outcome == Probed::Nothing {
                         self.shared.note_data(&self.scope);
                         if let Some(version) = reached {
-                            self.advance(&mut machine.lock(), &version);
+                            self.advance(machine, &version);
                         }
                     }
                     continue;
@@ -252,7 +252,7 @@ impl Reflector<'_> {
             if !matches!(line, WatchLine::Added(_)) {
                 initial = InitialData::Changes;
             }
-            let whole = self.process_line(&mut machine.lock(), line, &mut progress.is_listed)?;
+            let whole = self.process_line(machine, line, &mut progress.is_listed)?;
             if let Some(version) = whole {
                 self.finish_list(&version).await;
                 self.shared.for_each(|subscriber| subscriber.watch_works(&self.scope));
@@ -342,9 +342,11 @@ impl Reflector<'_> {
 
     /// Processes a line. Returns the version of the initial list if the line ends it; the caller then completes the
     /// list.
+    ///
+    /// `machine` is not locked while subscribers receive objects, because they run user code.
     fn process_line(
         &self,
-        machine: &mut ListWatch,
+        machine: &Mutex<ListWatch>,
         line: WatchLine<'_>,
         is_listed: &mut bool,
     ) -> Result<Option<ResourceVersion>, WatchProblem> {
@@ -359,7 +361,7 @@ impl Reflector<'_> {
             }
             WatchLine::Bookmark { version: Some(version), ends_initial_events: true } if !*is_listed => {
                 let version = version.as_str().into();
-                if !machine.listed(&version) {
+                if !machine.lock().listed(&version) {
                     return Err(WatchProblem::behind(&version));
                 }
                 *is_listed = true;
@@ -374,7 +376,7 @@ impl Reflector<'_> {
                 });
                 in_order.map_err(|OutOfOrder| WatchProblem::out_of_order(&object))?;
                 if let Some(version) = version.or_else(|| object.split.meta().version()) {
-                    machine.saw(&version);
+                    machine.lock().saw(&version);
                 }
             }
             WatchLine::Deleted(object) => {
@@ -384,7 +386,7 @@ impl Reflector<'_> {
                     version = subscriber.remove(scope, &object).or_else(|| version.take());
                 });
                 if let Some(version) = version.or_else(|| object.split.meta().version()) {
-                    machine.saw(&version);
+                    machine.lock().saw(&version);
                 }
             }
             WatchLine::Bookmark { version, .. } => {
@@ -402,8 +404,8 @@ impl Reflector<'_> {
     }
 
     /// Records that no other changes happened up to this version.
-    fn advance(&self, machine: &mut ListWatch, version: &ResourceVersion) {
-        machine.saw(version);
+    fn advance(&self, machine: &Mutex<ListWatch>, version: &ResourceVersion) {
+        machine.lock().saw(version);
         self.shared.for_each(|subscriber| subscriber.advance(&self.scope, version));
     }
 }
