@@ -132,6 +132,8 @@ struct MetricsInner {
 
 impl Metrics {
     /// Adds a metric of your own. Counters get the suffix `_total`. The name must not be in use; this is not checked.
+    ///
+    /// Metrics are read while the registry is locked, so the encoding of a type of your own must not call these methods.
     pub fn register(&self, name: &str, help: &str, metric: impl Metric) {
         self.inner.registry.lock().register(name, help, metric);
     }

@@ -142,6 +142,12 @@ impl Verbs {
 
     /// The smallest rules that grant these verbs, without those that `others` grant.
     fn rules(&self, others: &Self) -> Vec<PolicyRule> {
+        let mut rules = self.object_rules(others);
+        rules.extend(self.url_rules(others));
+        rules
+    }
+
+    fn object_rules(&self, others: &Self) -> Vec<PolicyRule> {
         // Resources of one group with the same verbs share a rule, and so do names of one resource.
         let mut plain: BTreeMap<(&str, Vec<&str>), Vec<&str>> = BTreeMap::new();
         let mut named: BTreeMap<(&str, &str, Vec<&str>), Vec<&str>> = BTreeMap::new();
@@ -164,7 +170,6 @@ impl Verbs {
                 }
             }
         }
-        let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
         let mut rules: Vec<PolicyRule> = Vec::new();
         rules.extend(plain.into_iter().map(|((group, verbs), resources)| PolicyRule {
             api_groups: Some(texts(&[group])),
@@ -186,6 +191,10 @@ impl Verbs {
             };
             key(one).cmp(&key(other))
         });
+        rules
+    }
+
+    fn url_rules(&self, others: &Self) -> Vec<PolicyRule> {
         let mut urls: BTreeMap<Vec<&str>, Vec<&str>> = BTreeMap::new();
         for (path, verbs) in &self.urls {
             let elsewhere = others.urls.get(path);
@@ -195,11 +204,15 @@ impl Verbs {
                 urls.entry(verbs).or_default().push(path);
             }
         }
-        rules.extend(urls.into_iter().map(|(verbs, paths)| PolicyRule {
+        let rules = urls.into_iter().map(|(verbs, paths)| PolicyRule {
             non_resource_urls: Some(texts(&paths)),
             verbs: texts(&verbs),
             ..PolicyRule::default()
-        }));
-        rules
+        });
+        rules.collect()
     }
+}
+
+fn texts(texts: &[&str]) -> Vec<String> {
+    texts.iter().map(|text| (*text).to_owned()).collect()
 }
