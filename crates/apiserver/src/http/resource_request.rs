@@ -110,26 +110,30 @@ pub(super) fn supported_request(
         stale: head.extensions.get::<Stale>().copied(),
         conversions: Arc::default(),
     };
-    // kube-apiserver's router checks path and method of builtin kinds before the handler negotiates. The handler of custom kinds checks them
-    // after the negotiation.
+    // The order of kube-apiserver: the path and the method; for builtin kinds its router, which knows types without their parameters; the
+    // warning about a deprecated kind; the handler.
+    check_allowed(&call, verb)?;
     if !call.served.is_custom() {
-        check_allowed(&call, verb)?;
         // The router has no routes for HEAD, although authorization treats it as a read.
         if head.method == Method::HEAD {
             return Err(call.not_allowed(verb.name()));
         }
+        if verb == Verb::Patch {
+            verbs::patch::check_routed_type(&call)?;
+        }
+        if !connects {
+            Accept::check_routed(accept, endpoint)?;
+        }
+    }
+    if let Some(warning) = call.served.strategy.deprecation(&call.served) {
+        call.warn(warning);
+    }
+    if verb == Verb::Patch {
+        verbs::patch::check_content_type(&call)?;
     }
     // The other end of a connection chooses the format.
     if !connects {
         call.accept = Accept::negotiate(accept, endpoint)?;
-    }
-    if call.served.is_custom() {
-        check_allowed(&call, verb)?;
-    }
-    // The router refuses a patch of an unknown type before the handler warns.
-    let is_routed = verb != Verb::Patch || verbs::patch::check_content_type(&call).is_ok();
-    if let Some(warning) = call.served.strategy.deprecation(&call.served).filter(|_| is_routed) {
-        call.warn(warning);
     }
     // Boxed, because each future that passes it on keeps it twice.
     Ok(Box::new(SupportedRequest { call, verb, arrived, has_name }))

@@ -131,9 +131,7 @@ impl Accept {
             return Ok(Self::JSON);
         };
         let ranges = ranges(header);
-        if let Some(offered) = endpoint.offered() {
-            require(header, offered)?;
-        }
+        Self::check_routed(Some(header), endpoint)?;
         for range in ranges {
             let Some(encoding) = Encoding::of(&range) else {
                 continue;
@@ -165,6 +163,14 @@ impl Accept {
             }
         }
         Err(not_acceptable())
+    }
+
+    /// Checks the header as the router of builtin kinds does, before its handler [negotiates](Self::negotiate).
+    ///
+    /// # Errors
+    /// 406 with the types that the router offers.
+    pub(crate) fn check_routed(header: Option<&str>, endpoint: Endpoint) -> Result<(), ApiError> {
+        endpoint.offered().map_or(Ok(()), |offered| require_one_of(header, offered))
     }
 
     /// Checks that the encoding has a form for streams.

@@ -122,9 +122,9 @@ fn is_separator(c: char) -> bool {
     r#"()<>@,;:\"/[]?="#.contains(c)
 }
 
-/// Returns a `Content-Type` without its parameters, as the handlers of patches compare it.
+/// Returns a `Content-Type` up to its parameters, as the handlers of patches compare it. They keep a space before the semicolon.
 pub(crate) fn media_type(content_type: Option<&str>) -> &str {
-    content_type.unwrap_or_default().split(';').next().unwrap_or_default().trim()
+    content_type.unwrap_or_default().split(';').next().unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -30,6 +30,9 @@ const MERGE: &str = "application/merge-patch+json";
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
 pub(crate) const APPLY: &str = "application/apply-patch+yaml";
 
+/// Types of patches of builtin objects.
+const BUILTIN_TYPES: [&str; 4] = [JSON, MERGE, STRATEGIC, APPLY];
+
 /// Patch types of the API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PatchType {
@@ -40,7 +43,7 @@ pub(super) enum PatchType {
 }
 
 impl PatchType {
-    /// Returns the type of the request's body.
+    /// Returns the type of the request's body, as a handler compares it.
     ///
     /// # Errors
     /// 415 with the types that the resource supports.
@@ -52,12 +55,7 @@ impl PatchType {
             APPLY => Ok(Self::Apply),
             STRATEGIC if !custom => Ok(Self::Strategic),
             _ if custom => Err(request_body::unsupported(&[JSON, MERGE, APPLY])),
-            // The router looks for a known type in a list of types, the handler does not.
-            types if types.split(',').any(|one| [JSON, MERGE, STRATEGIC, APPLY].contains(&one.trim())) => {
-                Err(request_body::unsupported(&[JSON, MERGE, STRATEGIC, APPLY]))
-            }
-            _ => Err(ApiError::new(415, "UnsupportedMediaType", "415: Unsupported Media Type")
-                .with_details("", "", "")),
+            _ => Err(request_body::unsupported(&BUILTIN_TYPES)),
         }
     }
 }
@@ -69,7 +67,20 @@ impl PatchType {
     }
 }
 
-/// Checks the type of the body.
+/// Checks the type of the body as the router of builtin kinds does: it looks for a known type in a list of types, and ignores parameters.
+///
+/// # Errors
+/// 415.
+pub(crate) fn check_routed_type(call: &Call) -> Result<(), ApiError> {
+    let types = call.content_type.as_deref().unwrap_or_default();
+    let mut named = types.split(',').map(|one| one.split(';').next().unwrap_or_default().trim_matches(' '));
+    if named.any(|one| BUILTIN_TYPES.contains(&one)) {
+        return Ok(());
+    }
+    Err(ApiError::new(415, "UnsupportedMediaType", "415: Unsupported Media Type").with_details("", "", ""))
+}
+
+/// Checks the type of the body as the handler does.
 ///
 /// # Errors
 /// 415 with the types that the resource supports.

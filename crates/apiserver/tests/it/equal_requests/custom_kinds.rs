@@ -416,3 +416,36 @@ async fn a_scale_below_zero_is_refused_by_the_schema_too() {
     ])
     .await;
 }
+
+#[tokio::test]
+async fn the_type_of_a_patch_is_checked_before_the_type_of_the_response() {
+    let definition =
+        DEFINITION.replace(r#""storage":true,"#, r#""storage":true,"subresources":{"status":{}},"#);
+    let path = format!("{THINGS}/a");
+    let unsupported = "accepted media types include: application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml";
+    check(&[
+        ("POST", DEFINITIONS, &definition, 201, &[]),
+        ("strategic accepting application/xml", &path, "{}", 415, &[unsupported]),
+        ("plain accepting application/xml", &format!("{path}/status"), "{}", 415, &[unsupported]),
+        ("spaced accepting application/xml", &path, "{}", 415, &[unsupported]),
+        (
+            "merge accepting application/xml",
+            &path,
+            "{}",
+            406,
+            &["only the following media types are accepted"],
+        ),
+        ("plain accepting application/xml", &format!("{path}/other"), "{}", 404, &[]),
+        ("PUT accepting application/xml", THINGS, "{}", 400, &["name must be provided"]),
+        (
+            "POST accepting application/xml",
+            &format!("{path}/status"),
+            "{}",
+            405,
+            &["create is not supported"],
+        ),
+        ("POST accepting application/xml", &path, "{}", 406, &[]),
+        ("GET accepting application/xml", &path, "", 406, &[]),
+    ])
+    .await;
+}

@@ -26,23 +26,28 @@ const THING: &str = r#"{"apiVersion":"example.com/v1","kind":"Thing","metadata":
 /// Part of an expectation: the resourceVersion is that of the last response.
 const SAME: &str = "same revision";
 
-/// Plays requests on a new server. Each has a method (with `merge`, `strategic`, `json-patch`, `apply`, `table`, `metadata` and `html` for the
-/// media types), a path, a body, and the status with parts of the warnings and the body; `!` marks a part that must be absent. `{{rv}}` in a
+/// Plays requests on a new server. Each has a method (with `merge`, `strategic`, `json-patch`, `apply`, `plain`, `spaced`, `protobuf`, `table`,
+/// `metadata` and `html` for the media types, and ` accepting ` before another type of the response), a path, a body, and the status with parts of the warnings and the body; `!` marks a part that must be absent. `{{rv}}` in a
 /// body is the last resourceVersion, and the part [`SAME`] means that the request kept it.
 async fn check(steps: &[(&str, &str, &str, u16, &[&str])]) {
     let mut service = ApiServer::start(Options::default()).service();
     let mut revision = String::new();
     for (what, path, body, code, parts) in steps {
-        let (method, content_type, accept) = match *what {
+        let (verb, accepted) = what.split_once(" accepting ").unzip();
+        let (method, content_type, accept) = match verb.unwrap_or(what) {
             "merge" => ("PATCH", "application/merge-patch+json", "application/json"),
             "strategic" => ("PATCH", "application/strategic-merge-patch+json", "application/json"),
             "json-patch" => ("PATCH", "application/json-patch+json", "application/json"),
             "apply" => ("PATCH", "application/apply-patch+yaml", "application/json"),
+            "plain" => ("PATCH", "text/plain", "application/json"),
+            "spaced" => ("PATCH", "application/merge-patch+json ; charset=utf-8", "application/json"),
+            "protobuf" => ("PUT", "application/vnd.kubernetes.protobuf", "application/json"),
             "table" => ("GET", "", TABLE),
             "metadata" => ("GET", "", METADATA_LIST),
             "html" => ("GET", "", "text/html"),
             method => (method, "application/json", "application/json"),
         };
+        let accept = accepted.unwrap_or(accept);
         let request = Request::builder().method(method).uri(*path).header(header::ACCEPT, accept);
         let request = request.header(header::CONTENT_TYPE, content_type);
         let request = request.body(Full::new(Bytes::from(body.replace("{{rv}}", &revision)))).unwrap();

@@ -172,3 +172,22 @@ async fn a_volume_keeps_the_time_of_its_phase() {
     ])
     .await;
 }
+
+/// The router knows types without their parameters. The handler compares them with their spaces.
+#[tokio::test]
+async fn the_router_checks_types_before_the_handler() {
+    let path = format!("{MAPS}/a");
+    let (routed, handled) =
+        ("415: Unsupported Media Type", "accepted media types include: application/json-patch+json");
+    let transformed = "application/json;v=v1";
+    check(&[
+        ("plain accepting application/xml", &path, "{}", 415, &[routed]),
+        ("merge accepting application/xml", &path, "{}", 406, &["406: Not Acceptable"]),
+        ("spaced accepting application/xml", &path, "{}", 406, &["406: Not Acceptable"]),
+        (&format!("plain accepting {transformed}"), &path, "{}", 415, &[routed]),
+        (&format!("spaced accepting {transformed}"), &path, "{}", 415, &[handled]),
+        (&format!("merge accepting {transformed}"), &path, "{}", 406, &["only the following media types"]),
+        ("spaced", &path, "{}", 415, &[handled]),
+    ])
+    .await;
+}
