@@ -50,6 +50,17 @@ pub fn check_prefix(body: &[u8]) -> Result<(), String> {
     }
 }
 
+/// Returns the `apiVersion` and `kind` of a body; empty texts if it does not name them.
+///
+/// # Errors
+/// A message about the bytes after the prefix.
+pub fn type_of(body: &[u8]) -> Result<[&str; 2], String> {
+    let envelope = body.strip_prefix(MAGIC).unwrap_or_default();
+    Envelope::read(envelope)
+        .map(|envelope| [envelope.api_version, envelope.kind])
+        .map_err(|error| error.to_string())
+}
+
 /// Decodes a body to JSON with `apiVersion` and `kind`.
 ///
 /// # Errors

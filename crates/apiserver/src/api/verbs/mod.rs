@@ -43,7 +43,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
 use crate::api::admission::{Attributes, ObjectKind, OperationOptions, is_namespace};
@@ -212,7 +212,7 @@ impl Call {
                 unrecognized(why.strip_prefix(yaml::CONVERSION).unwrap_or(&why).to_owned())
             })?,
             request_body::Format::Protobuf if self.served.is_custom() => {
-                return Err(request_body::unsupported(&["application/json", "application/yaml"]));
+                return Err(self.no_protobuf(bytes, validation, unrecognized));
             }
             request_body::Format::Protobuf => {
                 protobuf::check_prefix(bytes).map_err(unrecognized)?;
@@ -240,6 +240,28 @@ impl Call {
         let empty = self.conform(&mut object, bytes, decoded.strict, validation)?;
         body_type::check_custom_version(&self.served, &object)?;
         Ok((object, empty))
+    }
+
+    /// Builds the error for a protobuf body of a custom object, which has no protobuf message. Only a lenient decoder of protobuf exists:
+    /// with any other validation kube-apiserver ends the connection.
+    fn no_protobuf(
+        &self,
+        bytes: &Bytes,
+        validation: FieldValidation,
+        unrecognized: impl Fn(String) -> ApiError,
+    ) -> ApiError {
+        if validation != FieldValidation::Ignore {
+            return request_body::unsupported(&["application/json", "application/yaml"]);
+        }
+        match protobuf::check_prefix(bytes).and_then(|()| protobuf::type_of(bytes)) {
+            Ok([api_version, kind]) => {
+                let api_version =
+                    if body_type::check_version(api_version).is_ok() { api_version } else { "" };
+                let named = json!({"apiVersion": api_version, "kind": kind});
+                self.cannot_be_handled(&named, "Object 'Kind' is missing in 'object has no kind field '")
+            }
+            Err(why) => unrecognized(why),
+        }
     }
 
     /// Parses JSON. Go decodes a builtin object field by field, so that repeated fields are merged, and parses a custom object as a whole, so

@@ -449,3 +449,35 @@ async fn the_type_of_a_patch_is_checked_before_the_type_of_the_response() {
     ])
     .await;
 }
+
+#[tokio::test]
+async fn a_lenient_decoder_reads_the_type_of_a_protobuf_body() {
+    let lenient = format!("{THINGS}/a?fieldValidation=Ignore");
+    check(&[
+        ("POST", DEFINITIONS, DEFINITION, 201, &[]),
+        ("POST", THINGS, THING, 201, &[]),
+        (
+            "protobuf",
+            &lenient,
+            "{}",
+            400,
+            &["(must be of type Thing): provided data does not appear to be a protobuf message, expected prefix [107 56 115 0] ({})"],
+        ),
+        ("protobuf", &lenient, "k8s\0", 400, &["empty body (6b387300)"]),
+        (
+            "protobuf",
+            &lenient,
+            "k8s\0\x0a\x09\x0a\x02v1\x12\x03Pod",
+            400,
+            &[r#"Pod in version \"v1\" cannot be handled as a Thing: Object 'Kind' is missing in 'object has no kind field '"#],
+        ),
+        (
+            "protobuf",
+            &lenient,
+            "k8s\0\x0a\x00",
+            400,
+            &[r#"Thing in version \"v1\" cannot be handled as a Thing"#],
+        ),
+    ])
+    .await;
+}
