@@ -19,7 +19,7 @@ use super::{Call, body_type, object_meta};
 use crate::request::query::{FieldValidation, WriteKind, WriteOptions};
 use crate::request::request_body;
 use patch_refusal::refusal;
-use patched_type::report_strict;
+use patched_type::{report_strict, require_custom_version};
 
 pub(super) use parsed_patch::Patch;
 pub(super) use patched_type::check_type;
@@ -112,6 +112,7 @@ pub(crate) async fn run(call: &Call, bytes: &Bytes) -> Result<Reply, ApiError> {
         };
         object_meta::reconcile_namespace(&call.served, &call.path.namespace, &mut object)?;
         update::check_name(call, &object)?;
+        require_custom_version(&call.served, &object)?;
         Ok(RequestedState { object, ownership: Ownership::Tracked, empty })
     })
     .await?;

@@ -481,3 +481,38 @@ async fn a_lenient_decoder_reads_the_type_of_a_protobuf_body() {
     ])
     .await;
 }
+
+#[tokio::test]
+async fn errors_of_metadata_come_before_a_missing_version() {
+    let path = format!("{THINGS}/a");
+    let missing =
+        "Internal error occurred: Object 'apiVersion' is missing in 'object has no apiVersion field'";
+    check(&[
+        ("POST", DEFINITIONS, DEFINITION, 201, &[]),
+        ("POST", THINGS, THING, 201, &[]),
+        (
+            "merge",
+            &path,
+            r#"{"apiVersion":"","metadata":{"creationTimestamp":"now"}}"#,
+            422,
+            &["parsing time"],
+        ),
+        (
+            "merge",
+            &path,
+            r#"{"apiVersion":"","metadata":{"name":"b"}}"#,
+            400,
+            &["does not match the name on the URL"],
+        ),
+        (
+            "merge",
+            &path,
+            r#"{"apiVersion":"","metadata":{"namespace":"b"}}"#,
+            400,
+            &["does not match the namespace"],
+        ),
+        ("merge", &format!("{path}?fieldValidation=Strict"), r#"{"apiVersion":null,"x":1}"#, 500, &[missing]),
+        ("merge", &path, r#"{"apiVersion":"","kind":""}"#, 422, &["Object 'Kind' is missing in"]),
+    ])
+    .await;
+}

@@ -58,7 +58,7 @@ pub(in crate::api::verbs) fn check_type(
     }
     if served.is_custom() && package.is_some() {
         // Another type is an error of validation.
-        return check_custom_type(served, new, patch, api_version, kind);
+        return check_custom_kind(served, new, patch, kind);
     }
     if let Some(package) = package.filter(|_| api_version.is_empty()) {
         return check_internal_type(call, new, patch, package, validation);
@@ -123,20 +123,19 @@ fn is_internal(field: &str) -> bool {
     matches!(field, "apiVersion" | "kind") || is_meta()
 }
 
-fn check_custom_type(
-    served: &ServedKind,
-    new: &Value,
-    patch: &Patch,
-    api_version: &str,
-    kind: &str,
-) -> Result<(), ApiError> {
+fn check_custom_kind(served: &ServedKind, new: &Value, patch: &Patch, kind: &str) -> Result<(), ApiError> {
     if kind.is_empty() {
         return Err(refusal(served, patch, new, &format!("Object 'Kind' is missing in '{new}'")));
     }
-    if api_version.is_empty() {
-        return Err(ApiError::internal_error(
-            "Object 'apiVersion' is missing in 'object has no apiVersion field'",
-        ));
+    Ok(())
+}
+
+/// Checks that a patched custom object has a version. Errors about its metadata come first.
+pub(super) fn require_custom_version(served: &ServedKind, object: &Value) -> Result<(), ApiError> {
+    let api_version = object.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
+    if served.is_custom() && api_version.is_empty() {
+        let why = "Object 'apiVersion' is missing in 'object has no apiVersion field'";
+        return Err(ApiError::internal_error(why));
     }
     Ok(())
 }
