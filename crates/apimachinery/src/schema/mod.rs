@@ -28,6 +28,7 @@ pub use builtin::{builtin, definition, definitions, schema_of_kind};
 use node::{Child, MetadataSchema, SchemaNode};
 pub use node::{Definitions, JsonType, ListType, PatchStrategy, ValueKind};
 pub use object_meta::{coerce_metadata, coerce_stored_metadata};
+pub use prune::MapKeys;
 pub use structural::{Brackets, RootKeyword, find_field};
 
 use crate::status::FieldError;
@@ -111,7 +112,13 @@ impl Schema {
     /// Returns the paths of undeclared fields, sorted, such as `spec.containers[0].junk`.
     #[must_use]
     pub fn unknown_fields(&self, object: &Value) -> Vec<String> {
-        let mut found = prune::unknown_fields(self.root(), object);
+        self.unknown_fields_with(object, MapKeys::Shown)
+    }
+
+    /// Like [`unknown_fields`](Self::unknown_fields), but the paths may omit the keys of maps.
+    #[must_use]
+    pub fn unknown_fields_with(&self, object: &Value, keys: MapKeys) -> Vec<String> {
+        let mut found = prune::unknown_fields(self.root(), object, keys);
         if self.custom {
             // The decoder of a custom kind reads the metadata before the rest.
             found.sort_by_key(|path| !path.starts_with("metadata."));

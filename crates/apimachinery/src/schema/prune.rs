@@ -55,10 +55,20 @@ fn walk(schema: Option<Cursor<'_>>, value: &mut Value, type_fields: TypeFields) 
     }
 }
 
+/// Whether the path of an undeclared field contains the keys of maps that it is in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MapKeys {
+    /// As for a body.
+    Shown,
+    /// As for the result of a strategic merge patch, which Go converts from maps to structs.
+    Omitted,
+}
+
 /// Returns the paths of undeclared fields, sorted. Those in the metadata of embedded objects come last, because Go reads these metadata after
 /// it has pruned the rest.
-pub(super) fn unknown_fields(schema: Cursor<'_>, object: &Value) -> Vec<String> {
-    let mut found = UnknownFields::default();
+pub(super) fn unknown_fields(schema: Cursor<'_>, object: &Value, keys: MapKeys) -> Vec<String> {
+    let mut found =
+        UnknownFields { keys, fields: Vec::new(), embedded_metadata: Vec::new(), is_in_metadata: false };
     find(Some(schema), object, &FieldPath::root(), &mut found);
     found.fields.sort();
     found.embedded_metadata.sort();
@@ -66,8 +76,8 @@ pub(super) fn unknown_fields(schema: Cursor<'_>, object: &Value) -> Vec<String> 
     found.fields
 }
 
-#[derive(Default)]
 struct UnknownFields {
+    keys: MapKeys,
     fields: Vec<String>,
     /// Fields in the metadata of objects inside the object.
     embedded_metadata: Vec<String>,
@@ -91,13 +101,16 @@ fn find(schema: Option<Cursor<'_>>, value: &Value, path: &FieldPath<'_>, found: 
         Value::Object(fields) => {
             let is_embedded = schema.is_some_and(Cursor::is_embedded_resource);
             for (name, value) in fields {
+                let parent = path;
                 let path = path.field(name);
                 let type_fields = if path.is_top_level() { TypeFields::Kept } else { TypeFields::Unknown };
                 match schema.map_or(FieldMeaning::Unknown, |schema| step(schema, name, type_fields)) {
-                    FieldMeaning::Into(schema) => {
+                    FieldMeaning::Into(inner) => {
                         let was_in_metadata = found.is_in_metadata;
                         found.is_in_metadata |= is_embedded && name == "metadata" && !path.is_top_level();
-                        find(schema, value, &path, found);
+                        let is_entry = schema.is_some_and(|schema| schema.property(name).is_none());
+                        let is_omitted = found.keys == MapKeys::Omitted && is_entry;
+                        find(inner, value, if is_omitted { parent } else { &path }, found);
                         found.is_in_metadata = was_in_metadata;
                     }
                     FieldMeaning::Keep => {}

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use kube_apimachinery::patch;
+use kube_apimachinery::schema::MapKeys;
 use kube_apimachinery::status::ApiError;
 use serde_json::{Map, Value};
 
@@ -173,6 +174,9 @@ pub(super) fn conform(
     let is_of_kind = served.is_of_kind(new);
     let unknown = match validation {
         FieldValidation::Ignore => Vec::new(),
+        _ if matches!(patch, Patch::Strategic(..)) => {
+            served.schema.unknown_fields_with(new, MapKeys::Omitted)
+        }
         _ => call.unknown_fields(new),
     };
     if let Err(why) = served.decode_errors(new, patch.sent()) {
