@@ -117,20 +117,22 @@ pub(super) fn without_nulls(object: &Value) -> Option<Value> {
 }
 
 /// Returns a new object without the null fields of its structs that `old`, an empty object, lacks; `None` if it has none. Go writes such fields of
-/// an empty object, so that they are no change. Elements of lists keep their nulls.
+/// an empty object, so that they are no change. Elements of lists keep their nulls, and so do structs that an empty object lacks.
 fn without_new_nulls(old: &Value, new: &Value) -> Option<Value> {
     let fields = new.as_object().filter(|_| has_new_nulls(old, new))?;
     let given = fields.iter().filter(|(name, value)| !value.is_null() || old.get(name).is_some());
     let stripped = given.map(|(name, value)| {
-        let stripped = without_new_nulls(&old[name], value);
+        let stripped =
+            old.get(name).filter(|old| old.is_object()).and_then(|old| without_new_nulls(old, value));
         (name.clone(), stripped.unwrap_or_else(|| value.clone()))
     });
     Some(Value::Object(stripped.collect()))
 }
 
 fn has_new_nulls(old: &Value, new: &Value) -> bool {
-    let is_new = |name: &str, value: &Value| {
-        if value.is_null() { old.get(name).is_none() } else { has_new_nulls(&old[name], value) }
+    let is_new = |name: &str, value: &Value| match old.get(name) {
+        None => value.is_null(),
+        Some(old) => old.is_object() && has_new_nulls(old, value),
     };
     new.as_object().is_some_and(|fields| fields.iter().any(|(name, value)| is_new(name, value)))
 }

@@ -1,6 +1,6 @@
 //! Rules of builtin kinds: warnings, names, fields that are dropped or kept.
 
-use super::{MAPS, check};
+use super::{DEFINITION, DEFINITIONS, MAPS, check};
 
 const APPS: &str = "/apis/apps/v1/namespaces/default";
 const CORE: &str = "/api/v1/namespaces/default";
@@ -528,6 +528,24 @@ async fn a_label_of_the_namespace_allows_the_access_of_administrators() {
         ("POST", CLAIMS, claim, 422, &[error]),
         ("merge", CORE, label, 200, &[]),
         ("POST", CLAIMS, claim, 201, &[]),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn a_null_in_a_new_struct_has_an_owner() {
+    let events = format!("{CORE}/events");
+    let event = |name: &str, series: &str| {
+        format!(
+            r#"{{"metadata":{{"name":"{name}"}},"involvedObject":{{"namespace":"default"}},"series":{series}}}"#
+        )
+    };
+    let owned = r#""f:series":{".":{},"f:lastObservedTime":{}}"#;
+    let counted = r#""f:series":{".":{},"f:count":{},"f:lastObservedTime":{}}"#;
+    check(&[
+        ("POST", &events, &event("a", "{}"), 201, &[owned, "!f:eventTime"]),
+        ("POST", &events, &event("b", r#"{"count":1}"#), 201, &[counted]),
+        ("POST", &events, &event("c", "null"), 201, &["!f:series"]),
     ])
     .await;
 }
