@@ -45,6 +45,14 @@ impl BuiltinKind for APIService {
         });
         wrong.collect()
     }
+
+    fn status_keeps(&self) -> &'static [&'static str] {
+        &["labels", "annotations", "finalizers", "ownerReferences"]
+    }
+
+    fn resets(&self, subresource: &str) -> Option<&'static [&'static str]> {
+        (subresource == "status").then_some(&["metadata", "spec"])
+    }
 }
 
 /// Returns the condition of an APIService that this server serves itself.

@@ -549,3 +549,36 @@ async fn a_null_in_a_new_struct_has_an_owner() {
     ])
     .await;
 }
+
+#[tokio::test]
+async fn the_status_of_an_api_service_keeps_the_metadata() {
+    let path = "/apis/apiregistration.k8s.io/v1/apiservices/v1./status?dryRun=All";
+    let metadata = r#"{"metadata":{"annotations":{"example.com/x":"y"},"labels":{"a":"80%"},"finalizers":["example.com/a"],
+        "ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"o","uid":"u"}]}}"#;
+    let kept = ["!example.com/x", "!80%", "!example.com/a", "!ownerReferences", r#"automanaged":"onstart""#];
+    check(&[("merge", path, metadata, 200, &kept)]).await;
+}
+
+#[tokio::test]
+async fn a_strategic_patch_warns_without_the_keys_of_maps() {
+    let definition = DEFINITION.replace(
+        r#""x-kubernetes-preserve-unknown-fields":true"#,
+        r#""properties":{"a":{"type":"object","properties":{"b":{"type":"string"}}}}"#,
+    );
+    let schema = |property: &str| {
+        format!(
+            r#"{{"spec":{{"versions":[{{"name":"v1","served":true,"storage":true,"schema":{{"openAPIV3Schema":{property}}}}}]}}}}"#
+        )
+    };
+    let body = schema(
+        r#"{"type":"object","properties":{"a":{"type":"object","properties":{"b":{"type":"string","x":1}}}},"not":{"y":1}}"#,
+    );
+    let path = format!("{DEFINITIONS}/things.example.com?dryRun=All");
+    let field = |rest: &str| format!(r#"unknown field \"spec.versions[0].schema.openAPIV3Schema.{rest}\""#);
+    check(&[
+        ("POST", DEFINITIONS, &definition, 201, &[]),
+        ("strategic", &path, &body, 200, &[&field("properties.properties.x"), &field("not.y")]),
+        ("merge", &path, &body, 200, &[&field("properties.a.properties.b.x"), &field("not.y")]),
+    ])
+    .await;
+}
