@@ -22,6 +22,8 @@ pub(crate) fn default(definition: &mut Value) {
     if !spec["conversion"].is_object() {
         spec["conversion"] = json!({"strategy": "None"});
     }
+    // Go's internal type has the parts of the webhook beside the strategy, so that a webhook without parts is none.
+    drop_webhook(spec, |versions| versions.is_null());
     if spec["preserveUnknownFields"] == false
         && let Some(fields) = spec.as_object_mut()
     {
@@ -32,6 +34,7 @@ pub(crate) fn default(definition: &mut Value) {
 /// Resets the status of a new definition to its storage version.
 pub(crate) fn prepare_create(definition: &mut Value) {
     default(definition);
+    drop_empty_webhook(definition);
     let stored: Vec<&str> = storage_versions(definition).into_iter().take(1).collect();
     definition["status"] = json!({
         "conditions": null, "acceptedNames": {"plural": "", "kind": ""}, "storedVersions": stored,
@@ -41,6 +44,7 @@ pub(crate) fn prepare_create(definition: &mut Value) {
 /// Adds the storage version to `storedVersions`; only `/status` can remove versions.
 pub(crate) fn prepare_update(definition: &mut Value, subresource: &str) {
     default(definition);
+    drop_empty_webhook(definition);
     if !definition["status"].is_object() {
         definition["status"] = json!({"conditions": null, "acceptedNames": {"plural": "", "kind": ""}});
     }
@@ -55,6 +59,25 @@ pub(crate) fn prepare_update(definition: &mut Value, subresource: &str) {
             let new: Vec<Value> = storage.into_iter().filter(|version| !stored.contains(version)).collect();
             stored.extend(new);
         }
+    }
+}
+
+/// Removes a conversion webhook with an empty list of versions and without a client: the storage drops the list. Its writer owns it.
+fn drop_empty_webhook(definition: &mut Value) {
+    let is_used = definition["spec"]["conversion"]["strategy"] == "Webhook";
+    if let Some(spec) = definition.get_mut("spec").filter(|_| !is_used) {
+        drop_webhook(spec, |versions| versions.is_null() || versions.as_array().is_some_and(Vec::is_empty));
+    }
+}
+
+/// Removes a conversion webhook without a client whose versions are empty.
+fn drop_webhook(spec: &mut Value, is_empty: impl Fn(&Value) -> bool) {
+    let Some(conversion) = spec.get_mut("conversion").and_then(Value::as_object_mut) else { return };
+    let is_without_parts = conversion.get("webhook").is_some_and(|webhook| {
+        webhook["clientConfig"].is_null() && is_empty(&webhook["conversionReviewVersions"])
+    });
+    if is_without_parts {
+        conversion.remove("webhook");
     }
 }
 
@@ -93,4 +116,27 @@ pub(crate) fn mark_deleted(now: &str, definition: &mut Value) {
         "InstanceDeletionPending",
         "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Observed with kube-apiserver v1.36.3.
+    #[test]
+    fn a_webhook_without_parts_is_none() {
+        let webhook = |webhook: Value| {
+            let conversion = json!({"strategy": "None", "webhook": webhook});
+            let mut definition = json!({"spec": {"conversion": conversion, "versions": []}});
+            default(&mut definition);
+            let decoded = definition["spec"]["conversion"].get("webhook").is_some();
+            prepare_update(&mut definition, "");
+            (decoded, definition["spec"]["conversion"].get("webhook").is_some())
+        };
+        assert_eq!(webhook(json!({})), (false, false));
+        assert_eq!(webhook(json!({"clientConfig": null, "conversionReviewVersions": null})), (false, false));
+        assert_eq!(webhook(json!({"conversionReviewVersions": []})), (true, false));
+        assert_eq!(webhook(json!({"conversionReviewVersions": ["v1"]})), (true, true));
+        assert_eq!(webhook(json!({"clientConfig": {}})), (true, true));
+    }
 }

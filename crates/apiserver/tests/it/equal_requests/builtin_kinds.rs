@@ -582,3 +582,29 @@ async fn a_strategic_patch_warns_without_the_keys_of_maps() {
     ])
     .await;
 }
+
+#[tokio::test]
+async fn a_conversion_webhook_without_parts_is_dropped() {
+    let definition = |webhook: &str| {
+        DEFINITION.replace(
+            r#""scope""#,
+            &format!(r#""conversion":{{"strategy":"None","webhook":{webhook}}},"scope""#),
+        )
+    };
+    let create = format!("{DEFINITIONS}?dryRun=All");
+    let path = format!("{DEFINITIONS}/things.example.com");
+    let patch = r#"{"spec":{"conversion":{"webhook":{"conversionReviewVersions":[]}}}}"#;
+    check(&[
+        ("POST", &create, &definition("{}"), 201, &["!webhook"]),
+        (
+            "POST",
+            &create,
+            &definition(r#"{"conversionReviewVersions":[]}"#),
+            201,
+            &[r#""f:webhook":{".":{},"f:conversionReviewVersions":{}}"#, r#"!"webhook""#],
+        ),
+        ("POST", DEFINITIONS, DEFINITION, 201, &[]),
+        ("merge", &path, patch, 200, &[r#""generation":1"#, r#"!"webhook""#]),
+    ])
+    .await;
+}
