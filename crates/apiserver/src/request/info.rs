@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::verb::Verb;
 use crate::request::path::{ResourcePath, Route};
-use crate::request::query::Query;
+use crate::request::query::{ListOptions, Query};
 
 /// Attributes of a request, by which fault rules, authorization and flow control match it. They come from the head of the request, not from
 /// its body.
@@ -97,9 +97,9 @@ impl RequestTarget {
 
 fn attributes(verb: Verb, path: &ResourcePath, query: &Query, user_agent: &str) -> RequestInfo {
     let name = match verb {
-        Verb::List | Verb::Watch if path.name.is_empty() => {
-            selected_name(query.text("fieldSelector")).unwrap_or_default()
-        }
+        Verb::List | Verb::Watch if path.name.is_empty() => selected_name(query.text("fieldSelector"))
+            .filter(|_| ListOptions::are_decodable(query))
+            .unwrap_or_default(),
         _ => path.name.clone(),
     };
     RequestInfo {
@@ -118,7 +118,7 @@ fn attributes(verb: Verb, path: &ResourcePath, query: &Query, user_agent: &str) 
 }
 
 /// Returns the name that a field selector requires (`metadata.name=x`), like kube-apiserver's `RequestInfo`. A rule with `resourceNames` allows
-/// such a list or watch. `None` also if the selector, or the name, is not valid.
+/// such a list or watch. `None` also if the selector, or the name, is not valid. A request whose options cannot be decoded has no name.
 fn selected_name(selector: &str) -> Option<String> {
     let terms: Vec<_> = field_terms(selector).collect::<Result<_, _>>().ok()?;
     let required = terms.into_iter().find(|term| term.equal && term.label == "metadata.name")?;
@@ -204,6 +204,13 @@ mod tests {
             let uri = format!("/api/v1/namespaces/a/configmaps?fieldSelector={selector}");
             check("GET", &uri, expect!["list configmaps a/"]);
         }
+        // kube-apiserver v1.36.3 reads no name from options that it cannot decode.
+        for other in ["limit=x", "timeoutSeconds=99999999999999999999", "labelSelector=a%3D%3D%3Db"] {
+            let uri = format!("/api/v1/namespaces/a/{selected}&{other}");
+            check("GET", &uri, expect!["list configmaps a/"]);
+        }
+        let undecided = "limit=-1&resourceVersionMatch=x&continue=y";
+        check("GET", &format!("/api/v1/namespaces/a/{selected}&{undecided}"), expect!["list configmaps a/x"]);
     }
 
     #[test]

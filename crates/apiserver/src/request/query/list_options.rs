@@ -41,18 +41,14 @@ impl ListOptions {
         Self::read(query, Verb::Watch)
     }
 
+    /// Whether the parameters can be decoded. They need not be valid.
+    pub(crate) fn are_decodable(query: &Query) -> bool {
+        Numbers::decode(query).is_ok()
+    }
+
     /// Parses and validates the options; `verb` is list or watch, which allow other combinations.
     fn read(query: &Query, verb: Verb) -> Result<Self, ApiError> {
-        // Numbers are parsed first, then selectors. Both precede the validation of the options. Zero counts as unset, and so does a negative
-        // limit. A watch with a negative timeout ends at once.
-        let timeout_seconds = query.integer("timeoutSeconds")?.filter(|seconds| *seconds != 0);
-        let timeout_seconds = timeout_seconds.map(|seconds| u64::try_from(seconds).unwrap_or(0));
-        let limit =
-            query.integer("limit")?.and_then(|limit| usize::try_from(limit).ok()).filter(|limit| *limit > 0);
-        LabelSelector::parse(query.text("labelSelector"))?;
-        for term in field_terms(query.text("fieldSelector")) {
-            term.map_err(ApiError::bad_request)?;
-        }
+        let Numbers { timeout_seconds, limit } = Numbers::decode(query)?;
         let resource_version = query.text("resourceVersion").to_owned();
         let continue_token = query.text("continue").to_owned();
         let matching = query.text("resourceVersionMatch");
@@ -129,5 +125,27 @@ impl ListOptions {
             bookmarks: query.flag("allowWatchBookmarks").unwrap_or(false),
             send_initial_events: initial,
         })
+    }
+}
+
+/// Numbers among the options.
+struct Numbers {
+    timeout_seconds: Option<u64>,
+    limit: Option<usize>,
+}
+
+impl Numbers {
+    /// Decodes the parameters that are no texts: numbers first, then selectors, which are only checked. All of them precede the validation of
+    /// the options. Zero counts as unset, and so does a negative limit. A watch with a negative timeout ends at once.
+    fn decode(query: &Query) -> Result<Self, ApiError> {
+        let timeout_seconds = query.integer("timeoutSeconds")?.filter(|seconds| *seconds != 0);
+        let timeout_seconds = timeout_seconds.map(|seconds| u64::try_from(seconds).unwrap_or(0));
+        let limit =
+            query.integer("limit")?.and_then(|limit| usize::try_from(limit).ok()).filter(|limit| *limit > 0);
+        LabelSelector::parse(query.text("labelSelector"))?;
+        for term in field_terms(query.text("fieldSelector")) {
+            term.map_err(ApiError::bad_request)?;
+        }
+        Ok(Self { timeout_seconds, limit })
     }
 }
