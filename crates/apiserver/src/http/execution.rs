@@ -132,7 +132,7 @@ async fn execute_write(call: &Call, verb: Verb, body: &Bytes) -> Result<Reply, A
     }
 }
 
-/// Waits a short time for the requested revision if it is not committed yet.
+/// Waits a short time for the requested revision if it is not committed yet and the kind is cached.
 async fn wait_for_revision(call: &Call, verb: Verb) -> Result<(), ApiError> {
     // The verb itself refuses malformed revisions.
     let requested = revision(call.query.text("resourceVersion")).ok().flatten();
@@ -144,15 +144,22 @@ async fn wait_for_revision(call: &Call, verb: Verb) -> Result<(), ApiError> {
     if verb == Verb::Watch && call.query.flag("sendInitialEvents") != Some(true) {
         return Ok(());
     }
-    if timeout(FRESHNESS_TIMEOUT, call.cluster.commits().reached(wanted)).await.is_ok() {
+    let is_cached = call.served.resource.rules.cached;
+    if is_cached && timeout(FRESHNESS_TIMEOUT, call.cluster.commits().reached(wanted)).await.is_ok() {
         return Ok(());
     }
+    // kube-apiserver reads uncached kinds from its storage, which neither waits nor asks the client to retry.
     let current = call.cluster.read(crate::store::Store::revision);
+    if current >= wanted {
+        return Ok(());
+    }
     let cause = Cause {
         reason: "ResourceVersionTooLarge",
         message: "Too large resource version".to_owned(),
         field: String::new(),
     };
     let message = format!("Timeout: Too large resource version: {wanted}, current: {current}");
-    Err(ApiError::new(504, "Timeout", message).with_causes(vec![cause]).with_retry_after(1))
+    let error = ApiError::new(504, "Timeout", message).with_causes(vec![cause]);
+    // An ERROR event of a watch always names a time.
+    Err(if is_cached || verb == Verb::Watch { error.with_retry_after(1) } else { error })
 }

@@ -191,3 +191,14 @@ async fn the_router_checks_types_before_the_handler() {
     ])
     .await;
 }
+
+#[tokio::test]
+async fn a_future_revision_of_an_event_is_refused_at_once() {
+    let events = "/api/v1/namespaces/default/events";
+    let part = "Timeout: Too large resource version: 99999999, current: ";
+    check(&[
+        ("GET", &format!("{events}/a?resourceVersion=99999999"), "", 504, &[part, "!retryAfterSeconds"]),
+        ("GET", &format!("{events}?resourceVersion=99999999"), "", 504, &[part, "!retryAfterSeconds"]),
+    ])
+    .await;
+}
