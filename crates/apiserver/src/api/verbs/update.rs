@@ -130,14 +130,31 @@ pub(crate) fn check_uid(call: &Call, object: &Value, old: &Value) -> Result<(), 
 
 /// Builds the error of the storage for a precondition that fails; `name` is that of the compared metadata.
 pub(super) fn failed_precondition(call: &Call, name: &str, wanted: &str, actual: &str) -> ApiError {
-    let resource = &call.served.resource;
-    let group = if call.served.is_custom() { format!("{}/", resource.group) } else { String::new() };
+    // A dry run ends before the storage adds its own prefix.
+    let root = if call.query.text("dryRun").is_empty() { "/registry" } else { "" };
     call.conflict(&format!(
-        "StorageError: invalid object, Code: 4, Key: /registry/{group}{}/{}, ResourceVersion: 0, AdditionalErrorMsg: \
+        "StorageError: invalid object, Code: 4, Key: {root}/{}/{}, ResourceVersion: 0, AdditionalErrorMsg: \
          Precondition failed: {name} in precondition: {wanted}, {name} in object meta: {actual}",
-        resource.plural,
+        storage_prefix(&call.served),
         call.key().as_str()
     ))
+}
+
+/// Returns the prefix of an object's key in etcd.
+fn storage_prefix(served: &ServedKind) -> String {
+    let StorageKey { group, plural } = served.storage();
+    let (group, plural) = (&**group, &**plural);
+    match (group, plural) {
+        ("", "replicationcontrollers") => "controllers".to_owned(),
+        ("", "endpoints") => "services/endpoints".to_owned(),
+        ("", "nodes") => "minions".to_owned(),
+        ("", "services") => "services/specs".to_owned(),
+        ("networking.k8s.io", "ingresses") => "ingress".to_owned(),
+        // These groups, and custom kinds, have storages of their own.
+        ("apiextensions.k8s.io" | "apiregistration.k8s.io", _) => format!("{group}/{plural}"),
+        _ if served.is_custom() => format!("{group}/{plural}"),
+        _ => plural.to_owned(),
+    }
 }
 
 /// Compares the name in the body with that in the URL.

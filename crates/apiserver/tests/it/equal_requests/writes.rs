@@ -1,6 +1,6 @@
 //! Creates, updates and deletes.
 
-use super::{DEFINITION, DEFINITIONS, MAPS, SAME, THINGS, check};
+use super::{DEFINITION, DEFINITIONS, MAPS, SAME, THING, THINGS, check};
 
 #[tokio::test]
 async fn an_applied_replication_controller_has_one_replica() {
@@ -403,6 +403,32 @@ async fn an_eviction_that_a_budget_spares_replaces_the_required_revision() {
             r#"{"metadata":{"name":"a"},"deleteOptions":{"preconditions":{"resourceVersion":"1"}}}"#,
             201,
             &[],
+        ),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn a_failed_precondition_names_the_key_of_the_storage() {
+    let key = |prefix: &str| format!("Code: 4, Key: /registry/{prefix}a, ResourceVersion: 0, ");
+    let body = r#"{"metadata":{"name":"a","uid":"u"}}"#;
+    let service = r#"{"metadata":{"name":"a"},"spec":{"ports":[{"port":80}]}}"#;
+    let services = "/api/v1/namespaces/default/services";
+    let changed = service.replace(r#""name":"a""#, r#""name":"a","uid":"u""#);
+    check(&[
+        ("POST", "/api/v1/nodes", r#"{"metadata":{"name":"a"}}"#, 201, &[]),
+        ("PUT", "/api/v1/nodes/a", body, 409, &[&key("minions/")]),
+        ("PUT", "/api/v1/nodes/a?dryRun=All", body, 409, &["Key: /minions/a, "]),
+        ("POST", services, service, 201, &[]),
+        ("PUT", &format!("{services}/a"), &changed, 409, &[&key("services/specs/default/")]),
+        ("POST", DEFINITIONS, DEFINITION, 201, &[]),
+        ("POST", THINGS, THING, 201, &[]),
+        (
+            "PUT",
+            &format!("{THINGS}/a"),
+            &THING.replace(r#""name":"a""#, r#""name":"a","uid":"u""#),
+            409,
+            &[&key("example.com/things/default/")],
         ),
     ])
     .await;
