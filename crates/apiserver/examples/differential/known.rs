@@ -186,17 +186,12 @@ fn is_custom(subject: &str) -> bool {
         .any(|plural| subject.ends_with(plural))
 }
 
-/// kube-apiserver checks names that only must be path segments, and all metadata of two kinds, only in an object without other errors.
+/// kube-apiserver checks names that only must be path segments only in an object without other errors.
 fn is_late_metadata(subject: &str, difference: &Difference) -> bool {
-    let is_late = |line: &str| {
-        line.contains(": may not ")
-            || subject.ends_with(" events")
-            || subject.ends_with(" poddisruptionbudgets")
-    };
     !is_custom(subject)
         && difference.path == "causes"
         && !names_metadata(&difference.genuine)
-        && difference.ours.lines().all(|line| line.starts_with("metadata.") && is_late(line))
+        && difference.ours.lines().all(|line| line.starts_with("metadata.") && line.contains(": may not "))
 }
 
 /// Whether an error is about a field of the object's metadata.

@@ -139,6 +139,18 @@ pub(crate) trait Strategy: fmt::Debug + Send + Sync {
         let _ = (served, object);
     }
 
+    /// Validates the parts of a new object whose errors come before those of its metadata.
+    fn validate_before_metadata(&self, served: &ServedKind, object: &Value) -> Vec<FieldError> {
+        let _ = (served, object);
+        Vec::new()
+    }
+
+    /// Whether the metadata of a new object are validated only if the rest of it is valid.
+    fn validates_metadata_last(&self, served: &ServedKind) -> bool {
+        let _ = served;
+        false
+    }
+
     /// Validates a new object, except for its metadata.
     fn validate_create(&self, served: &ServedKind, object: &Value) -> Vec<FieldError> {
         let _ = (served, object);

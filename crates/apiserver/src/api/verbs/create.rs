@@ -174,11 +174,16 @@ fn prepare(call: &Call, object: &mut Value, empty: &EmptyParts) -> Result<(), Ap
     // The metadata of an object of another custom kind are not validated.
     let is_of_kind = !served.is_custom() || custom::type_errors(served, object).is_empty();
     let mut errors: Vec<FieldError> = refused_admin_access(call, object).into_iter().collect();
-    if is_of_kind {
-        errors.extend(object_meta::validate(served, object));
+    errors.extend(served.strategy.validate_before_metadata(served, object));
+    let mut of_metadata = if is_of_kind { object_meta::validate(served, object) } else { Vec::new() };
+    if !served.strategy.validates_metadata_last(served) {
+        errors.append(&mut of_metadata);
     }
     let validate = |object: &Value| served.strategy.validate_create(served, object);
     errors.extend(empty_parts::validate(served, object, &empty.collections, validate));
+    if errors.is_empty() {
+        errors = of_metadata;
+    }
     if !errors.is_empty() {
         return Err(call.invalid_object(object, metadata::text(object, "name"), errors));
     }

@@ -87,6 +87,18 @@ pub(super) trait BuiltinKind: fmt::Debug + Send + Sync {
         None
     }
 
+    /// Validates the parts of a new object whose errors come before those of its metadata.
+    fn validate_before_metadata(&self, resource: &Resource, object: &Value) -> Vec<FieldError> {
+        let _ = (resource, object);
+        Vec::new()
+    }
+
+    /// Whether the metadata of a new object are validated only if the rest of it is valid.
+    fn validates_metadata_last(&self, resource: &Resource) -> bool {
+        let _ = resource;
+        false
+    }
+
     /// Validates a new object, or the new state of `old`.
     fn validate(&self, resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
         let _ = (resource, new, old);
@@ -261,6 +273,14 @@ impl<K: BuiltinKind> Strategy for K {
         // kube-apiserver stores builtin kinds as protobuf, which does not distinguish an empty list from an absent one. Empty lists are
         // removed before the comparison with the stored state, so that such an update changes nothing.
         forget_empty(served, new);
+    }
+
+    fn validate_before_metadata(&self, served: &ServedKind, object: &Value) -> Vec<FieldError> {
+        BuiltinKind::validate_before_metadata(self, &served.resource, object)
+    }
+
+    fn validates_metadata_last(&self, served: &ServedKind) -> bool {
+        BuiltinKind::validates_metadata_last(self, &served.resource)
     }
 
     fn validate_create(&self, served: &ServedKind, object: &Value) -> Vec<FieldError> {

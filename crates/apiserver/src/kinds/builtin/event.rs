@@ -40,12 +40,24 @@ impl BuiltinKind for Event {
         }
     }
 
+    fn validate_before_metadata(&self, resource: &Resource, event: &Value) -> Vec<FieldError> {
+        if resource.group == NEW_GROUP { validate_any(resource, event) } else { Vec::new() }
+    }
+
+    fn validates_metadata_last(&self, resource: &Resource) -> bool {
+        resource.group != NEW_GROUP
+    }
+
     fn validate(&self, resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
-        let mut errors = validate(resource, new, old.is_none());
-        if let Some(old) = old.filter(|_| resource.group == NEW_GROUP) {
-            errors.extend(validate_update(old, new));
+        match old {
+            None if resource.group == NEW_GROUP => of_new_version(new),
+            Some(old) if resource.group == NEW_GROUP => {
+                let mut errors = validate_any(resource, new);
+                errors.extend(validate_update(old, new));
+                errors
+            }
+            _ => validate_any(resource, new),
         }
-        errors
     }
 
     fn has_dependents(&self) -> bool {
@@ -84,14 +96,14 @@ fn rename<'a>(fields: &mut Map<String, Value>, names: impl Iterator<Item = (&'a 
     }
 }
 
-/// Validates an Event. If it has an `eventTime`, as Events of the newer API have, more fields are required.
-fn validate(resource: &Resource, event: &Value, is_new: bool) -> Vec<FieldError> {
+/// Validates an Event of any version. If it has an `eventTime`, as Events of the newer API have, more fields are required.
+fn validate_any(resource: &Resource, event: &Value) -> Vec<FieldError> {
     let new_api = resource.group == NEW_GROUP;
     let regarding = if new_api { "regarding" } else { "involvedObject" };
     let text = |pointer: &str| event.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     let (namespace, about) = (text("/metadata/namespace"), text(&format!("/{regarding}/namespace")));
     let mut errors = Vec::new();
-    let has_time = event.get("eventTime").is_some_and(|time| !time.is_null());
+    let has_time = has_time(event);
     let fits = match (about, namespace) {
         // Events about cluster-scoped objects are in the namespace "default", newer ones also in "kube-system".
         ("", "" | "default") => true,
@@ -110,10 +122,11 @@ fn validate(resource: &Resource, event: &Value, is_new: bool) -> Vec<FieldError>
         let reporter = if new_api { "reportingController" } else { "reportingComponent" };
         errors.extend(described(event, reporter, if new_api { "note" } else { "message" }));
     }
-    if new_api && is_new {
-        errors.extend(of_new_version(event, has_time));
-    }
     errors
+}
+
+fn has_time(event: &Value) -> bool {
+    event.get("eventTime").is_some_and(|time| !time.is_null())
 }
 
 /// Checks that an update of an Event of `events.k8s.io/v1` changes nothing but its series. Errors name the fields as in kube-apiserver's
@@ -163,9 +176,9 @@ fn validate_series(event: &Value) -> Vec<FieldError> {
 }
 
 /// Validates a new Event of `events.k8s.io/v1`: its series, time and type, and the fields of the older version, which are unset.
-fn of_new_version(event: &Value, has_time: bool) -> Vec<FieldError> {
+fn of_new_version(event: &Value) -> Vec<FieldError> {
     let mut errors = validate_series(event);
-    if !has_time {
+    if !has_time(event) {
         errors.push(FieldError::required("eventTime", ""));
     }
     let kind = event["type"].as_str().unwrap_or_default();
@@ -229,6 +242,13 @@ mod tests {
         found.unwrap().0
     }
 
+    /// Returns the errors of a new Event in kube-apiserver's order, without those of its metadata.
+    fn validate(resource: &Resource, event: &Value) -> Vec<FieldError> {
+        let mut errors = BuiltinKind::validate_before_metadata(&Event, resource, event);
+        errors.extend(BuiltinKind::validate(&Event, resource, event, None));
+        errors
+    }
+
     #[test]
     fn an_event_reads_the_same_after_it_was_stored() {
         let new = json!({
@@ -257,7 +277,7 @@ mod tests {
             [("a", "a", true), ("a", "b", false), ("default", "", true), ("a", "", false)]
         {
             let event = json!({"metadata": {"namespace": namespace}, "involvedObject": {"namespace": about}});
-            assert_eq!(validate(&resource(""), &event, true).is_empty(), fits, "{namespace} {about}");
+            assert_eq!(validate(&resource(""), &event).is_empty(), fits, "{namespace} {about}");
         }
     }
 
@@ -316,7 +336,7 @@ mod tests {
             "metadata": {"namespace": "d"}, "regarding": {"namespace": "d"}, "type": "Odd", "reason": "r".repeat(129),
             "deprecatedCount": 1,
         });
-        let errors = validate(&resource("events.k8s.io"), &event, true);
+        let errors = validate(&resource("events.k8s.io"), &event);
         let shown: Vec<String> = errors.iter().map(ToString::to_string).collect();
         assert_eq!(
             shown,
@@ -327,7 +347,7 @@ mod tests {
             ]
         );
         to_storage(&mut event);
-        assert!(validate(&resource(""), &event, true).is_empty());
+        assert!(validate(&resource(""), &event).is_empty());
     }
 
     #[test]
@@ -336,7 +356,7 @@ mod tests {
             "metadata": {"namespace": "kube-system"}, "reason": "r".repeat(129), "type": "Normal",
             "eventTime": "2026-01-01T00:00:00.000000Z", "series": {"count": 1}, "deprecatedSource": {"host": "h"},
         });
-        let errors = validate(&resource("events.k8s.io"), &event, true);
+        let errors = validate(&resource("events.k8s.io"), &event);
         let shown: Vec<String> = errors.iter().map(ToString::to_string).collect();
         assert_eq!(
             shown,
@@ -364,7 +384,7 @@ mod tests {
             "reportingController": format!("example.com/{}", "c".repeat(64)), "note": "n".repeat(1025),
         });
         let shown = |event: &Value| -> Vec<String> {
-            validate(&resource("events.k8s.io"), event, true).iter().map(ToString::to_string).collect()
+            validate(&resource("events.k8s.io"), event).iter().map(ToString::to_string).collect()
         };
         let reporter = format!("reportingController: Invalid value: \"example.com/{}\"", "c".repeat(64));
         assert_eq!(

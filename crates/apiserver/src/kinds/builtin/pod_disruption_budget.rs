@@ -14,6 +14,10 @@ use crate::kind::resource::Resource;
 pub(super) struct PodDisruptionBudget;
 
 impl BuiltinKind for PodDisruptionBudget {
+    fn validates_metadata_last(&self, _resource: &Resource) -> bool {
+        true
+    }
+
     fn validate(&self, _resource: &Resource, new: &Value, _old: Option<&Value>) -> Vec<FieldError> {
         const LIMITS: [&str; 2] = ["minAvailable", "maxUnavailable"];
         let spec = &new["spec"];

@@ -433,3 +433,30 @@ async fn a_failed_precondition_names_the_key_of_the_storage() {
     ])
     .await;
 }
+
+#[tokio::test]
+async fn some_kinds_validate_metadata_after_the_rest() {
+    let metadata = r#""metadata":{"name":"..","labels":{"a":"80%"}}"#;
+    let budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
+    let budget = |least: &str| format!(r#"{{{metadata},"spec":{{"minAvailable":{least}}}}}"#);
+    let (events, new_events) =
+        ("/api/v1/namespaces/default/events", "/apis/events.k8s.io/v1/namespaces/default/events");
+    let event =
+        |field: &str, namespace: &str| format!(r#"{{{metadata},"{field}":{{"namespace":"{namespace}"}}}}"#);
+    let fits = "involvedObject.namespace: Invalid value: \\\"b\\\": does not match event.namespace";
+    let both = ["[metadata.name: Invalid value: \\\"..\\\": may not be '..', metadata.labels: Invalid value"];
+    check(&[
+        ("POST", budgets, &budget("-1"), 422, &["spec.minAvailable: Invalid value: -1", "!metadata.labels"]),
+        ("POST", budgets, &budget("1"), 422, &both),
+        ("POST", events, &event("involvedObject", "b"), 422, &[fits, "!metadata.labels"]),
+        ("POST", events, &event("involvedObject", "default"), 422, &both),
+        (
+            "POST",
+            new_events,
+            &event("regarding", "b"),
+            422,
+            &[&format!("[{fits}, metadata.name: Invalid value: ")],
+        ),
+    ])
+    .await;
+}
