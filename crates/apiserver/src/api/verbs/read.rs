@@ -20,19 +20,7 @@ use crate::store::{Key, Snapshot, Stored};
 
 /// Returns one object.
 pub(crate) async fn get(call: &Call) -> Result<Reply, ApiError> {
-    if call.query.flag("export") == Some(true) {
-        let why = "the export parameter, deprecated since v1.14, is no longer supported";
-        return Err(ApiError::bad_request(why));
-    }
-    require_name(&call.path.name)?;
-    let wanted = revision(call.query.text("resourceVersion")).map_err(|why| {
-        // kube-apiserver reads uncached kinds from its storage, which has an error of its own.
-        if call.served.resource.rules.cached {
-            ApiError::internal(why)
-        } else {
-            ApiError::bad_request(format!("invalid resource version: {why}"))
-        }
-    })?;
+    let wanted = get_options(call)?;
     let stored = match call.stale {
         None => call.cluster.read(|store| store.get(call.served.storage(), &call.key()).cloned()),
         Some(_) => call.cluster.read(|store| call.any_state(store)).snapshot().get(&call.key()).cloned(),
@@ -43,6 +31,26 @@ pub(crate) async fn get(call: &Call) -> Result<Reply, ApiError> {
         None => call.converted_now(stored).await?,
     };
     reply::stored(call, 200, &stored)
+}
+
+/// Checks the options of a GET, and returns the revision that it requires.
+///
+/// # Errors
+/// 400 for an option that is no longer supported, or an error about the name or the revision.
+pub(super) fn get_options(call: &Call) -> Result<Option<u64>, ApiError> {
+    if call.query.flag("export") == Some(true) {
+        let why = "the export parameter, deprecated since v1.14, is no longer supported";
+        return Err(ApiError::bad_request(why));
+    }
+    require_name(&call.path.name)?;
+    revision(call.query.text("resourceVersion")).map_err(|why| {
+        // kube-apiserver reads uncached kinds from its storage, which has an error of its own.
+        if call.served.resource.rules.cached {
+            ApiError::internal(why)
+        } else {
+            ApiError::bad_request(format!("invalid resource version: {why}"))
+        }
+    })
 }
 
 /// Returns a list, or a page of it.

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::reply::{self, Reply};
 use super::update::{self, Changed, Ownership, Part, RequestedState, UpdateReview};
-use super::{Call, object_meta, patch};
+use super::{Call, object_meta, patch, read};
 use crate::api::admission::ObjectKind;
 use crate::kind::resource::{Resource, ScalePaths, SelectorForm};
 use crate::kinds::builtin;
@@ -25,6 +25,7 @@ const KIND: &str = "Scale";
 
 /// Returns the scale of an object.
 pub(crate) async fn get(call: &Call) -> Result<Reply, ApiError> {
+    read::get_options(call)?;
     let stored = call.cluster.read(|store| store.get(call.served.storage(), &call.key()).cloned());
     let stored = call.converted_now(stored.ok_or_else(|| call.not_found())?).await?;
     show(call, view(call, &call.served.value(&stored))?)
@@ -72,13 +73,15 @@ pub(crate) async fn patch(call: &Call, bytes: &Bytes) -> Result<Reply, ApiError>
     if kind == patch::PatchType::Apply {
         return apply(call, bytes, &options).await;
     }
-    let patch = patch::Patch::read(kind, bytes, options.field_validation)?;
+    // A missing object is reported before an unreadable patch.
+    let patch = patch::Patch::read(kind, bytes, options.field_validation);
     let of_scale = as_scale(call)?;
     write(call, &options, |call, before, _| {
+        let patch = patch.as_ref().map_err(Clone::clone)?;
         let mut scale = patch.apply(&of_scale.served, before)?;
         let package = (!call.served.is_custom()).then_some("autoscaling");
-        patch::check_type(&of_scale, &scale, &patch, package, options.field_validation)?;
-        patch::conform(&of_scale, before, &mut scale, &patch, options.field_validation)?;
+        patch::check_type(&of_scale, &scale, patch, package, options.field_validation)?;
+        patch::conform(&of_scale, before, &mut scale, patch, options.field_validation)?;
         check_identity(call, &mut scale)?;
         Ok(scale)
     })
@@ -92,10 +95,10 @@ fn as_scale(call: &Call) -> Result<Call, ApiError> {
     Ok(call.of_kind(API_VERSION, KIND, schema))
 }
 
-/// Compares name and namespace in the body with those in the URL.
+/// Compares namespace and name in the body with those in the URL.
 fn check_identity(call: &Call, scale: &mut Value) -> Result<(), ApiError> {
-    update::check_name(call, scale)?;
-    object_meta::reconcile_namespace(&call.served, &call.path.namespace, scale)
+    object_meta::reconcile_namespace(&call.served, &call.path.namespace, scale)?;
+    update::check_name(call, scale)
 }
 
 /// Replaces decoding errors for scales of custom objects by kube-apiserver's message, which does not name the expected type.
@@ -113,11 +116,13 @@ fn undecodable(error: ApiError) -> ApiError {
 /// Applies a scale. The applier then owns the replicas of the object.
 async fn apply(call: &Call, bytes: &Bytes, options: &WriteOptions) -> Result<Reply, ApiError> {
     let of_scale = as_scale(call)?;
-    let (applied, strict) = patch::read_configuration(&of_scale, bytes)?;
+    // A missing object is reported before an unreadable configuration.
+    let configuration = patch::read_configuration(&of_scale, bytes);
     let manager = call.manager(options);
     let on_conflict = options.on_conflict;
     let is_custom = call.served.is_custom();
     let changed = update::change(call, options, UpdateReview::Part(&Scale), |call, old| {
+        let (applied, strict) = configuration.as_ref().map_err(Clone::clone)?;
         let before = tracked_view(call, old)?;
         if is_custom && before["metadata"].get("managedFields").is_none() {
             let what = "failed to create manager for existing fields: failed to convert live object";
@@ -128,10 +133,10 @@ async fn apply(call: &Call, bytes: &Bytes, options: &WriteOptions) -> Result<Rep
         let writer =
             Writer { manager: &manager, subresource: SUBRESOURCE, api_version: API_VERSION, now: &now };
         let mut scale = if is_custom {
-            let convert = |merged: &mut Value| convert_custom(&applied, &before, merged);
-            managed_fields::apply_and(schema, live, &applied, &writer, on_conflict, &[], convert)
+            let convert = |merged: &mut Value| convert_custom(applied, &before, merged);
+            managed_fields::apply_and(schema, live, applied, &writer, on_conflict, &[], convert)
         } else {
-            managed_fields::apply(schema, live, &applied, &writer, on_conflict, &[])
+            managed_fields::apply(schema, live, applied, &writer, on_conflict, &[])
         }?;
         strict.report(call, options.field_validation)?;
         check_identity(call, &mut scale)?;

@@ -516,3 +516,30 @@ async fn errors_of_metadata_come_before_a_missing_version() {
     ])
     .await;
 }
+
+#[tokio::test]
+async fn a_scale_is_read_and_written_like_its_object() {
+    let deployments = "/apis/apps/v1/namespaces/default/deployments";
+    let deployment = r#"{"metadata":{"name":"a"},"spec":{"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},
+        "spec":{"containers":[{"name":"a","image":"a"}]}}}}"#;
+    let scale = format!("{deployments}/a/scale");
+    let absent = format!("{deployments}/b/scale");
+    let other = r#"{"metadata":{"name":"b","namespace":"c"},"spec":{"replicas":1}}"#;
+    let missing = "deployments.apps \\\"b\\\" not found";
+    check(&[
+        ("POST", deployments, deployment, 201, &[]),
+        ("GET", &format!("{scale}?export=true"), "", 400, &["the export parameter, deprecated since v1.14"]),
+        ("GET", &format!("{absent}?resourceVersion=x"), "", 500, &["resourceVersion: Invalid value"]),
+        ("PUT", &scale, other, 400, &["the namespace of the provided object does not match"]),
+        ("merge", &scale, other, 400, &["the namespace of the provided object does not match"]),
+        ("merge", &absent, "[]", 404, &[missing]),
+        (
+            "apply",
+            &format!("{absent}?fieldManager=m"),
+            r#"{"apiVersion":"v1","kind":"Pod"}"#,
+            404,
+            &[missing],
+        ),
+    ])
+    .await;
+}
