@@ -203,7 +203,7 @@ fn paths(server: &Server, registry: &Registry) -> Value {
         paths.extend(health_checks::names(endpoint).map(|check| format!("/{endpoint}/{check}")));
     }
     paths.extend(
-        ["/apis/", "/index.html", "/metrics", "/openapi/v2", "/openapi/v3", "/version"].map(str::to_owned),
+        ["/apis/", "/metrics", "/openapi/v2", "/openapi/v3", "/openapi/v3/", "/version"].map(str::to_owned),
     );
     if server.context.authenticator.issuer().key_set().is_some() {
         paths.extend(["/.well-known/openid-configuration", "/openid/v1/jwks"].map(str::to_owned));
