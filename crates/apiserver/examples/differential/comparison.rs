@@ -296,7 +296,7 @@ fn rank(value: &Value) -> String {
 }
 
 /// Whether a text is a time that a server read from its clock: requests contain times of 2001.
-fn is_recent(text: &str) -> bool {
+pub(crate) fn is_recent(text: &str) -> bool {
     let is_form = |(index, c): (usize, char)| match index {
         4 | 7 => c == '-',
         10 => c == 'T',

@@ -1,14 +1,17 @@
 //! Requests with placeholders, and their responses.
 //!
 //! `{{ns}}` is the namespace of a story; `{{uid:Kind/name}}` and `{{rv:Kind/name}}` are the UID and the last seen
-//! resourceVersion of an object, `{{first:Kind/name}}` is its first resourceVersion, `{{ip:Kind/name}}` its cluster IP, and `{{continue}}` the
-//! last continue token. `{{hook}}` is the start of the URLs of webhooks, and `{{ca}}` their authority.
+//! resourceVersion of an object, `{{first:Kind/name}}` is its first resourceVersion, `{{ip:Kind/name}}` its cluster IP,
+//! `{{time:Kind/name/pointer}}` a time that the server has set, and `{{continue}}` the last continue token. `{{hook}}` is the start of the URLs of webhooks, and `{{ca}}` their authority.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use http::Method;
 use serde_json::Value;
+
+use super::comparison::is_recent;
+use super::mutation::pointers;
 
 /// Content type of protobuf.
 pub(crate) const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
@@ -212,9 +215,23 @@ impl Bindings {
         if let Some(ip) = body["spec"]["clusterIP"].as_str() {
             self.values.insert(format!("ip:{object}"), ip.to_owned());
         }
+        for (pointer, time) in recent_times(body) {
+            self.values.insert(format!("time:{object}{pointer}"), time);
+        }
         if let Some(version) = metadata["resourceVersion"].as_str() {
             self.values.insert(format!("rv:{object}"), version.to_owned());
             self.values.entry(format!("first:{object}")).or_insert_with(|| version.to_owned());
         }
     }
+}
+
+/// Returns the times outside of the metadata that a server has read from its clock, with their JSON pointers.
+pub(crate) fn recent_times(object: &Value) -> Vec<(String, String)> {
+    let outside = pointers(object).into_iter().filter(|pointer| !pointer.starts_with("/metadata"));
+    outside
+        .filter_map(|pointer| {
+            let time = object.pointer(&pointer)?.as_str().filter(|text| is_recent(text))?.to_owned();
+            Some((pointer, time))
+        })
+        .collect()
 }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::catalog::{Catalog, Resource};
 use super::dice::Dice;
 use super::hooks::configuration;
-use super::request::{Answer, PROTOBUF, Request};
+use super::request::{Answer, PROTOBUF, Request, recent_times};
 
 /// Names of the objects.
 const NAMES: [&str; 3] = ["a", "b", "c"];
@@ -124,6 +124,12 @@ impl<'a> Story<'a> {
                 metadata.remove(field);
             }
             metadata.insert("uid".into(), format!("{{{{uid:{}/{name}}}}}", self.resource.kind).into());
+        }
+        // Each server has its own times: without them a client that repeats a status would change it on one server.
+        for (pointer, _) in recent_times(&object) {
+            if let Some(time) = object.pointer_mut(&pointer) {
+                *time = format!("{{{{time:{}/{name}{pointer}}}}}", self.resource.kind).into();
+            }
         }
         // Each server has its own versions, also in a field to which a JSON patch has copied the metadata.
         set_versions(&mut object, &format!("{{{{rv:{}/{name}}}}}", self.resource.kind));
