@@ -23,7 +23,7 @@ pub(crate) fn default(definition: &mut Value) {
         spec["conversion"] = json!({"strategy": "None"});
     }
     // Go's internal type has the parts of the webhook beside the strategy, so that a webhook without parts is none.
-    drop_webhook(spec, |versions| versions.is_null());
+    drop_webhook(spec, Value::is_null);
     if spec["preserveUnknownFields"] == false
         && let Some(fields) = spec.as_object_mut()
     {
