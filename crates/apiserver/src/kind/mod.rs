@@ -4,6 +4,7 @@ pub(crate) mod builtin_versions;
 pub(crate) mod match_condition;
 pub(crate) mod registry;
 pub(crate) mod resource;
+mod served_kind;
 pub(crate) mod storage_version;
 mod strategy;
 pub(crate) mod webhook_conversion;

@@ -159,7 +159,7 @@ pub(crate) struct Rules {
     pub(crate) revalidated: usize,
     /// Updates in which the rules of a builtin kind repeat the comparison of the metadata with the old state.
     pub(crate) compared: Compared,
-    /// Subresources whose updates repeat the validation too, as `revalidated` says.
+    /// Subresources with updates that repeat the validation too, as `revalidated` says.
     pub(crate) revalidated_in: &'static [&'static str],
     /// Whether kube-apiserver reads objects of the kind from its watch cache.
     pub(crate) cached: bool,

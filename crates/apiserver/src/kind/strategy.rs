@@ -50,7 +50,7 @@ pub(crate) struct Unallocated(pub(crate) String);
 pub(crate) const STATUS_METADATA: [&str; 6] =
     ["labels", "annotations", "finalizers", "ownerReferences", "deletionTimestamp", "selfLink"];
 
-/// Metadata that a write of `/status` cannot change for kinds whose status is separate from everything else.
+/// Metadata that a write of `/status` cannot change, for kinds with a status that is separate from everything else.
 pub(crate) const WHOLE_METADATA: [&str; 9] = [
     "labels",
     "annotations",
