@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{MANAGER, put};
 use crate::state::writer;
-use crate::state::{ClusterState, Refused};
+use crate::state::{ClusterState, Refused, SERVICE_NAME};
 use crate::store::{Change, Key};
 
 const NAMESPACE: &str = "default";
@@ -88,7 +88,7 @@ fn endpoints(address: SocketAddr) -> Value {
 fn endpoint_slice(address: SocketAddr) -> Value {
     json!({
         "metadata": {
-            "name": NAME, "namespace": NAMESPACE, "labels": {"kubernetes.io/service-name": "kubernetes"},
+            "name": NAME, "namespace": NAMESPACE, "labels": {SERVICE_NAME: "kubernetes"},
         },
         "addressType": if address.is_ipv4() { "IPv4" } else { "IPv6" },
         "endpoints": [{"addresses": [address.ip()], "conditions": {"ready": true}}],

@@ -13,13 +13,11 @@ use serde_json::{Value, json};
 
 use crate::kind::registry::{Registry, ServedKind};
 use crate::kind::resource::StorageKey;
-use crate::state::{ClusterState, CommitObserver, Refused, writer};
+use crate::state::{ClusterState, CommitObserver, SERVICE_NAME, writer};
 use crate::store::{Change, Key, TypeMeta};
 
 const GROUP: &str = "apiregistration.k8s.io";
 const PLURAL: &str = "apiservices";
-/// Label of EndpointSlices with the name of their Service.
-const SERVICE_NAME: &str = "kubernetes.io/service-name";
 /// Field manager of the conditions, as in kube-apiserver.
 const MANAGER: &str = "kube-apiserver";
 /// Maximum number of attempts to write a condition while others write the APIService. The next commit tries again.
@@ -155,8 +153,7 @@ fn check(cluster: &ClusterState, name: &str) {
         }
         writer::track_as(cluster, &served, MANAGER, "status", Some(&old), &mut new);
         let change = Change::Put(served.document(&new));
-        let done = cluster.commit_unguarded(served.storage(), &key, Some(stored.revision), change);
-        if !matches!(done, Err(Refused::Conflict)) {
+        if cluster.commit_unguarded(served.storage(), &key, Some(stored.revision), change).is_ok() {
             return;
         }
     }

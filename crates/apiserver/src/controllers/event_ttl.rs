@@ -28,8 +28,7 @@ pub(crate) async fn run(cluster: Arc<ClusterState>, ttl: Duration) {
     let mut leases = Leases::new(ttl);
     let mut seen = None;
     loop {
-        // Mark before reading: a later commit then wakes the wait below.
-        changes.see(changes.latest());
+        changes.see_all();
         let now = Instant::now();
         seen = Some(follow(&cluster, &table, &mut leases, seen, now));
         for (key, revision) in leases.take_expired(now) {

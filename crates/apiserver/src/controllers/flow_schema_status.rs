@@ -8,14 +8,13 @@ use std::future::Future;
 use std::sync::Arc;
 
 use kube_apimachinery::go::quote;
-use kube_apimachinery::managed_fields::{self, OnConflict, Writer};
 use kube_apimachinery::metadata;
 use serde_json::{Value, json};
 
 use crate::kind::registry::ServedKind;
 use crate::kind::resource::StorageKey;
-use crate::state::{ClusterState, CommitsSubscription, Subscription, Turns};
-use crate::store::{Change, Key};
+use crate::state::{ClusterState, CommitsSubscription, Subscription, Turns, writer};
+use crate::store::Key;
 
 const GROUP: &str = "flowcontrol.apiserver.k8s.io";
 const SCHEMAS: &str = "flowschemas";
@@ -31,7 +30,7 @@ pub(crate) fn follow(cluster: Arc<ClusterState>) -> impl Future<Output = ()> + S
     let changes = [SCHEMAS, LEVELS].map(|plural| {
         let table = StorageKey { group: GROUP.to_owned(), plural: plural.to_owned() };
         let mut changes = cluster.changes(&table);
-        changes.see(changes.latest());
+        changes.see_all();
         changes
     });
     run(cluster, commits, changes)
@@ -45,8 +44,7 @@ async fn run(cluster: Arc<ClusterState>, mut commits: CommitsSubscription, mut c
         commits.see();
         if changes.iter().any(Subscription::has_news) {
             for changes in &mut changes {
-                // Mark before reading, so that later changes count as new.
-                changes.see(changes.latest());
+                changes.see_all();
             }
             let snapshot = cluster.read(|store| store.snapshot(levels.storage()));
             let known: BTreeSet<String> =
@@ -95,27 +93,17 @@ fn apply(
     schema: &Value,
     condition: &Value,
 ) {
-    const STATUS: &str = "status";
     let applied = json!({
         "apiVersion": served.kind.api_version, "kind": served.kind.kind,
         "metadata": {"name": metadata::text(schema, "name")}, "status": {"conditions": [condition]},
     });
-    let now = cluster.clock.now_seconds();
-    let writer =
-        Writer { manager: MANAGER, subresource: STATUS, api_version: &served.kind.api_version, now: &now };
-    let reset = served.reset_fields(STATUS);
-    match managed_fields::apply(&served.schema, Some(schema), &applied, &writer, OnConflict::Force, reset) {
-        Ok(object) => {
-            let change = Change::Put(served.document(&object));
-            let _ = cluster.commit_unguarded(served.storage(), key, Some(revision), change);
-        }
-        Err(error) => {
-            tracing::warn!(
-                flow_schema = key.name(),
-                reason = error.message(),
-                "cannot apply the condition of a FlowSchema"
-            );
-        }
+    let applied = writer::apply_as(cluster, served, MANAGER, "status", (key, revision, schema), &applied);
+    if let Err(error) = applied {
+        tracing::warn!(
+            flow_schema = key.name(),
+            reason = error.message(),
+            "cannot apply the condition of a FlowSchema"
+        );
     }
 }
 

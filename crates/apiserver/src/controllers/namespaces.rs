@@ -55,13 +55,13 @@ pub(crate) async fn run(cluster: Arc<ClusterState>, grace: Duration) {
         if is_new || tables.iter().any(Subscription::has_news) || (authority.is_some() && maps.has_news()) {
             authority = trusted;
             for table in tables.iter_mut().chain([&mut maps]) {
-                // Mark before reading, so that later changes count as new.
-                table.see(table.latest());
+                table.see_all();
             }
             let snapshot = cluster.read(|store| store.snapshot(&table()));
             create_accounts(&cluster, &snapshot);
             if let Some(authority) = &authority {
-                publish_authority(&cluster, &snapshot, authority, is_new);
+                let to = if is_new { AuthorityTargets::All } else { AuthorityTargets::Lacking };
+                publish_authority(&cluster, &snapshot, authority, to);
             }
             let leaving = snapshot.range("", None).filter(|(_, stored)| stored.document.is_terminating());
             terminating = leaving.map(|(key, _)| key.clone()).collect();
@@ -110,13 +110,24 @@ fn create_accounts(cluster: &ClusterState, namespaces: &Snapshot) {
     }
 }
 
-/// Publishes the certificate authority as a ConfigMap in the namespaces that lack it, or in all namespaces if it is new.
-fn publish_authority(cluster: &ClusterState, namespaces: &Snapshot, authority: &str, is_new: bool) {
+/// Namespaces in which the certificate authority is published.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum AuthorityTargets {
+    /// All, because the authority is new.
+    All,
+    /// Those without the ConfigMap.
+    Lacking,
+}
+
+/// Publishes the certificate authority as a ConfigMap.
+fn publish_authority(cluster: &ClusterState, namespaces: &Snapshot, authority: &str, to: AuthorityTargets) {
     let maps = maps();
     let living = namespaces.range("", None).filter(|(_, stored)| !stored.document.is_terminating());
     let without: Vec<&str> = cluster.read(|store| {
-        let has_none = |name: &&str| is_new || store.get(&maps, &Key::new(name, bootstrap::ROOT)).is_none();
-        living.map(|(key, _)| key.name()).filter(has_none).collect()
+        let needs_it = |name: &&str| {
+            to == AuthorityTargets::All || store.get(&maps, &Key::new(name, bootstrap::ROOT)).is_none()
+        };
+        living.map(|(key, _)| key.name()).filter(needs_it).collect()
     });
     for namespace in without {
         bootstrap::publish_root(cluster, namespace, authority);
@@ -231,8 +242,28 @@ fn contents_version(cluster: &ClusterState, namespace: &str, revision: u64) -> u
     version
 }
 
-/// Sets the five conditions that report the progress of a deletion. Conditions of clients stay.
-fn set_conditions(cluster: &ClusterState, namespace: &mut Value, remaining: &[RemainingObjects]) {
+/// A condition that reports the progress of a deletion.
+struct ProgressCondition {
+    kind: &'static str,
+    status: &'static str,
+    reason: &'static str,
+    message: String,
+}
+
+impl ProgressCondition {
+    /// Condition of a step without problems.
+    fn passed(kind: &'static str, reason: &'static str, message: &str) -> Self {
+        Self { kind, status: "False", reason, message: message.to_owned() }
+    }
+
+    /// Condition of contents that remain.
+    fn pending(kind: &'static str, reason: &'static str, message: String) -> Self {
+        Self { kind, status: "True", reason, message }
+    }
+}
+
+/// Returns the five conditions that report the progress of a deletion.
+fn progress(remaining: &[RemainingObjects]) -> [ProgressCondition; 5] {
     let mut resources: Vec<String> = remaining
         .iter()
         .map(|held| format!("{} has {} resource instances", held.resource, held.count))
@@ -246,52 +277,50 @@ fn set_conditions(cluster: &ClusterState, namespace: &mut Value, remaining: &[Re
         .iter()
         .map(|(finalizer, count)| format!("{finalizer} in {count} resource instances"))
         .collect();
-    let rows = [
-        (
+    [
+        ProgressCondition::passed(
             "NamespaceDeletionDiscoveryFailure",
-            false,
             "ResourcesDiscovered",
-            "All resources successfully discovered".to_owned(),
+            "All resources successfully discovered",
         ),
-        (
+        ProgressCondition::passed(
             "NamespaceDeletionGroupVersionParsingFailure",
-            false,
             "ParsedGroupVersions",
-            "All legacy kube types successfully parsed".to_owned(),
+            "All legacy kube types successfully parsed",
         ),
-        (
+        ProgressCondition::passed(
             "NamespaceDeletionContentFailure",
-            false,
             "ContentDeleted",
-            "All content successfully deleted, may be waiting on finalization".to_owned(),
+            "All content successfully deleted, may be waiting on finalization",
         ),
         if resources.is_empty() {
-            (
+            ProgressCondition::passed(
                 "NamespaceContentRemaining",
-                false,
                 "ContentRemoved",
-                "All content successfully removed".to_owned(),
+                "All content successfully removed",
             )
         } else {
             let message = format!("Some resources are remaining: {}", resources.join(", "));
-            ("NamespaceContentRemaining", true, "SomeResourcesRemain", message)
+            ProgressCondition::pending("NamespaceContentRemaining", "SomeResourcesRemain", message)
         },
         if finalizers.is_empty() {
-            (
+            ProgressCondition::passed(
                 "NamespaceFinalizersRemaining",
-                false,
                 "ContentHasNoFinalizers",
-                "All content-preserving finalizers finished".to_owned(),
+                "All content-preserving finalizers finished",
             )
         } else {
             let message =
                 format!("Some content in the namespace has finalizers remaining: {}", finalizers.join(", "));
-            ("NamespaceFinalizersRemaining", true, "SomeFinalizersRemain", message)
+            ProgressCondition::pending("NamespaceFinalizersRemaining", "SomeFinalizersRemain", message)
         },
-    ];
+    ]
+}
+
+/// Sets the conditions that report the progress of a deletion. Conditions of clients stay.
+fn set_conditions(cluster: &ClusterState, namespace: &mut Value, remaining: &[RemainingObjects]) {
     let mut conditions = namespace["status"]["conditions"].as_array().cloned().unwrap_or_default();
-    for (kind, status, reason, message) in rows {
-        let status = if status { "True" } else { "False" };
+    for ProgressCondition { kind, status, reason, message } in progress(remaining) {
         let known = conditions.iter().position(|condition| condition["type"] == kind);
         let unchanged = known.map(|at| &conditions[at]).filter(|condition| condition["status"] == status);
         let time = match unchanged {

@@ -46,8 +46,7 @@ pub(crate) async fn run(cluster: Arc<ClusterState>) {
             commits.changed().await;
             continue;
         }
-        // Mark before reading, so that later changes count as new.
-        changes.see(changes.latest());
+        changes.see_all();
         let Some(quotas) = cluster.registry().get("", "v1", "resourcequotas").cloned() else {
             return;
         };
@@ -151,7 +150,7 @@ impl KnownQuotas {
         for (key, seen) in concerned {
             let at = match (&event.before, &event.after) {
                 (Some(before), Some(after)) => {
-                    // A pod whose deletion begins releases its amounts later. The count finds out when.
+                    // A pod releases its amounts some time after its deletion begins. The count finds out when.
                     let begins = !before.document.is_terminating() && after.document.is_terminating();
                     if !begins && !is_counted_differently(counted, &seen.quota, before, after, wall) {
                         continue;

@@ -6,15 +6,14 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use kube_apimachinery::managed_fields::{self, OnConflict, Writer};
 use kube_apimachinery::metadata;
 use kube_apimachinery::rbac::{GROUP, Kind, PolicyRule, aggregate};
 use serde_json::{Value, json};
 
 use crate::kind::registry::ServedKind;
 use crate::kind::resource::StorageKey;
-use crate::state::{ClusterState, CommitsSubscription, Subscription, Turns};
-use crate::store::{Change, Key, Store};
+use crate::state::{ClusterState, CommitsSubscription, Subscription, Turns, writer};
+use crate::store::{Key, Store};
 
 /// Field manager of the rules, as in kube-controller-manager.
 const MANAGER: &str = "clusterrole-aggregation-controller";
@@ -48,7 +47,7 @@ pub(crate) fn follow(cluster: Arc<ClusterState>) -> impl Future<Output = ()> + S
     let commits = cluster.commits();
     let table = StorageKey { group: GROUP.to_owned(), plural: Kind::ClusterRole.plural().to_owned() };
     let mut changes = cluster.changes(&table);
-    changes.see(changes.latest());
+    changes.see_all();
     run(cluster, commits, changes)
 }
 
@@ -60,8 +59,7 @@ async fn run(cluster: Arc<ClusterState>, mut commits: CommitsSubscription, mut c
     loop {
         commits.see();
         if changes.has_news() {
-            // Mark before reading, so that later changes count as new.
-            changes.see(changes.latest());
+            changes.see_all();
             let snapshot = cluster.read(|store| store.snapshot(served.storage()));
             let mut roles = Vec::new();
             let mut versions: Vec<(Key, u64)> = Vec::new();
@@ -112,20 +110,12 @@ fn apply(
         "apiVersion": served.kind.api_version, "kind": served.kind.kind,
         "metadata": {"name": metadata::text(role, "name")}, "rules": rules,
     });
-    let now = cluster.clock.now_seconds();
-    let writer =
-        Writer { manager: MANAGER, subresource: "", api_version: &served.kind.api_version, now: &now };
-    match managed_fields::apply(&served.schema, Some(role), &applied, &writer, OnConflict::Force, &[]) {
-        Ok(object) => {
-            let change = Change::Put(served.document(&object));
-            let _ = cluster.commit_unguarded(served.storage(), key, Some(revision), change);
-        }
-        Err(error) => {
-            tracing::warn!(
-                role = key.name(),
-                reason = error.message(),
-                "cannot apply the rules of an aggregated role"
-            );
-        }
+    let applied = writer::apply_as(cluster, served, MANAGER, "", (key, revision, role), &applied);
+    if let Err(error) = applied {
+        tracing::warn!(
+            role = key.name(),
+            reason = error.message(),
+            "cannot apply the rules of an aggregated role"
+        );
     }
 }

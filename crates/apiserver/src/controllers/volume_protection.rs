@@ -26,8 +26,7 @@ pub(crate) async fn run(cluster: Arc<ClusterState>) {
         commits.see();
         if tables.iter().any(Subscription::has_news) {
             for table in &mut tables {
-                // Mark before reading, so that later changes count as new.
-                table.see(table.latest());
+                table.see_all();
             }
             release(&cluster, "persistentvolumeclaims", CLAIM_PROTECTION, |key, _| {
                 !is_mounted(&cluster, key)

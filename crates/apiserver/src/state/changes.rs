@@ -53,19 +53,19 @@ impl Changes {
 
     /// Creates a subscription to which every earlier change is new.
     pub(crate) fn subscribe(self: &Arc<Self>) -> Subscription {
-        self.subscription(false)
+        self.subscription(ChangeReader::Controller)
     }
 
     /// Like [`subscribe`](Self::subscribe), for the watch of a client.
     pub(crate) fn watch(self: &Arc<Self>) -> Subscription {
-        self.subscription(true)
+        self.subscription(ChangeReader::ClientWatch)
     }
 
-    fn subscription(self: &Arc<Self>, is_watch: bool) -> Subscription {
+    fn subscription(self: &Arc<Self>, reader: ChangeReader) -> Subscription {
         let mut waiting = self.waiting.lock();
-        waiting.watches += usize::from(is_watch);
+        waiting.watches += usize::from(reader == ChangeReader::ClientWatch);
         let place = waiting.wakers.insert(None);
-        Subscription { changes: Arc::clone(self), place, seen: 0, is_watch }
+        Subscription { changes: Arc::clone(self), place, seen: 0, reader }
     }
 
     /// Whether a client watches the table.
@@ -81,8 +81,16 @@ pub(crate) struct Subscription {
     /// Slot of the subscription's waker.
     place: usize,
     seen: u64,
-    /// Whether the reader is the watch of a client, not a controller of the server.
-    is_watch: bool,
+    reader: ChangeReader,
+}
+
+/// Reader of the changes of a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ChangeReader {
+    /// A controller of the server.
+    Controller,
+    /// The watch of a client.
+    ClientWatch,
 }
 
 impl Subscription {
@@ -95,6 +103,11 @@ impl Subscription {
     /// Marks everything up to this number as read.
     pub(crate) fn see(&mut self, latest: u64) {
         self.seen = latest;
+    }
+
+    /// Marks all changes so far as seen. Call it before reading the table, so that later changes count as new.
+    pub(crate) fn see_all(&mut self) {
+        self.seen = self.latest();
     }
 
     /// Whether there are changes that are not marked as seen.
@@ -141,7 +154,7 @@ impl Subscription {
 impl Drop for Subscription {
     fn drop(&mut self) {
         let mut waiting = self.changes.waiting.lock();
-        waiting.watches -= usize::from(self.is_watch);
+        waiting.watches -= usize::from(self.reader == ChangeReader::ClientWatch);
         let waker = waiting.wakers.try_remove(self.place);
         // Dropped after the lock, as above.
         drop(waiting);
@@ -159,13 +172,13 @@ mod tests {
         let changes = Changes::new();
         let (mut first, mut second) = (changes.subscribe(), changes.subscribe());
         assert!(first.news().await.is_some(), "the state at the start is news");
-        first.see(first.latest());
-        second.see(second.latest());
+        first.see_all();
+        second.see_all();
         assert!(first.news().now_or_never().is_none());
         let ((), first_woken, second_woken) =
             tokio::join!(async { changes.notify() }, first.news(), second.news());
         assert!(first_woken.is_some() && second_woken.is_some());
-        first.see(first.latest());
+        first.see_all();
         assert!(first.news().now_or_never().is_none());
         assert!(second.has_news(), "what one has seen is still news to the other");
     }
@@ -186,7 +199,7 @@ mod tests {
         store.open(&"table");
         let changes = Changes::new();
         let mut subscription = changes.subscribe();
-        subscription.see(subscription.latest());
+        subscription.see_all();
         changes.close(store.close(&"table").map(Arc::new));
         assert!(subscription.news().await.is_none());
         assert!(subscription.closed().is_some());
@@ -210,7 +223,7 @@ mod tests {
         let changes = Changes::new();
         for _ in 0..100 {
             let mut subscription = changes.subscribe();
-            subscription.see(subscription.latest());
+            subscription.see_all();
             let context = Context::from_waker(Waker::noop());
             assert!(subscription.poll_news(&context).is_pending());
         }

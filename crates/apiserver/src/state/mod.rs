@@ -7,9 +7,13 @@ mod changes;
 pub(crate) mod clock;
 mod commits;
 pub(crate) mod deletion;
+mod durability;
+mod initial_state;
 #[cfg_attr(not(feature = "persistence"), path = "no_persistence.rs")]
 pub(crate) mod persistence;
+mod random_names;
 mod recent_objects;
+mod registry_access;
 mod services;
 mod tap;
 mod turns;
@@ -19,11 +23,8 @@ pub(crate) mod writer;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64};
 use std::sync::{Arc, OnceLock};
-
-use jiff::Timestamp;
-use kube_apimachinery::status::ApiError;
 
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
@@ -34,12 +35,15 @@ pub(crate) use self::changes::Subscription;
 use self::clock::Clock;
 use self::commits::Commits;
 pub(crate) use self::commits::CommitsSubscription;
+use self::initial_state::Forked;
+pub(crate) use self::initial_state::InitialState;
 use self::persistence::CommitJournal;
 pub(crate) use self::recent_objects::RecentObjects;
 pub(crate) use self::services::{Reservation, Services};
 pub(crate) use self::tap::Tap;
 pub use self::tap::{Commit, CommittedObject};
 pub(crate) use self::turns::Turns;
+pub(crate) use self::webhook_calls::SERVICE_NAME;
 use crate::kind::registry::Registry;
 use crate::kind::resource::StorageKey;
 use crate::metrics::Metrics;
@@ -98,41 +102,29 @@ pub(crate) struct ClusterState {
     pub(crate) recent: RecentObjects,
 }
 
-/// Contents of a server when it starts.
-pub(crate) struct InitialState {
-    pub(crate) store: Store<StorageKey>,
-    /// Data file, if there is one.
-    pub(crate) journal: Option<CommitJournal>,
-    /// State of another server besides the store, if this one begins where that one was.
-    pub(crate) forked: Option<Forked>,
-}
-
-impl InitialState {
-    /// Contents of a server that begins with these objects.
-    pub(crate) fn of(store: Store<StorageKey>, journal: Option<CommitJournal>) -> Self {
-        Self { store, journal, forked: None }
-    }
-
-    /// Copies the contents, without a data file.
-    pub(crate) fn copy(&self) -> Self {
-        Self { store: self.store.fork(), journal: None, forked: self.forked.clone() }
-    }
-}
-
-/// State of a server besides its objects.
-#[derive(Clone)]
-pub(crate) struct Forked {
-    random: fastrand::Rng,
-    audit_ids: fastrand::Rng,
-    registry: Arc<Registry>,
-    registry_since: i64,
-    registry_version: u64,
-}
-
 struct LockedState {
     store: Store<StorageKey>,
     /// Notifies the watches of a table.
     changes: BTreeMap<StorageKey, Arc<Changes>>,
+}
+
+impl LockedState {
+    /// Applies a change, and records it in the data file while the lock still orders the commits. Returns the watches to notify too.
+    fn commit<E>(
+        &mut self,
+        journal: Option<&CommitJournal>,
+        storage: &StorageKey,
+        key: &Key,
+        expected: Option<u64>,
+        change: Change,
+    ) -> Result<(Arc<StoreEvent>, Option<Arc<Changes>>), Refused<E>> {
+        let committed = self.store.commit(storage, key, expected, change, Instant::now());
+        let event = committed.map_err(|_| Refused::Conflict)?;
+        if let Some(journal) = journal {
+            journal.record(storage, key, event.revision, event.after.clone());
+        }
+        Ok((event, self.changes.get(storage).cloned()))
+    }
 }
 
 /// Change of another object that a commit makes together with its own change, such as the usage of a quota.
@@ -196,18 +188,6 @@ impl ClusterState {
         }
     }
 
-    /// Copies the state for a server that begins where this one is.
-    pub(crate) fn fork(&self) -> InitialState {
-        let forked = Forked {
-            random: self.random.lock().clone(),
-            audit_ids: self.audit_ids.lock().clone(),
-            registry: self.registry(),
-            registry_since: self.registry_since.load(Ordering::Relaxed),
-            registry_version: self.registry_version(),
-        };
-        InitialState { store: self.read(Store::fork), journal: None, forked: Some(forked) }
-    }
-
     /// Returns the published address.
     pub(crate) fn address(&self) -> SocketAddr {
         *self.address.read()
@@ -226,34 +206,6 @@ impl ClusterState {
     /// Sets the published certificate authority.
     pub(crate) fn set_authority(&self, authority: &str) {
         *self.authority.write() = Some(Arc::from(authority));
-    }
-
-    /// Returns the currently served resources.
-    pub(crate) fn registry(&self) -> Arc<Registry> {
-        Arc::clone(&self.registry.read())
-    }
-
-    /// Returns the time since which the current resources have been served.
-    pub(crate) fn registry_since(&self) -> Timestamp {
-        Timestamp::from_second(self.registry_since.load(Ordering::Relaxed)).unwrap_or_default()
-    }
-
-    /// Returns the number of the current registry. Load it before [`registry`](Self::registry), so that a change in between is noticed.
-    pub(crate) fn registry_version(&self) -> u64 {
-        self.registry_version.load(Ordering::Acquire)
-    }
-
-    /// Replaces the served resources. Watches of `affected` tables check whether they are still served.
-    pub(crate) fn set_registry(&self, registry: Registry, affected: &[StorageKey]) {
-        *self.registry.write() = Arc::new(registry);
-        self.registry_since.store(self.clock.now().as_second(), Ordering::Relaxed);
-        // Incremented after the registry is set, so that a reader of the new version finds the new registry.
-        self.registry_version.fetch_add(1, Ordering::Release);
-        let affected: Vec<_> = {
-            let state = self.state.lock();
-            affected.iter().filter_map(|storage| state.changes.get(storage).cloned()).collect()
-        };
-        affected.iter().for_each(|changes| changes.notify());
     }
 
     /// Reads the store under its lock. `read` must be short.
@@ -378,22 +330,11 @@ impl ClusterState {
             }
             for SideChange { storage, key, object } in sides {
                 let expected = state.store.get(&storage, &key).map(|stored| stored.revision);
-                let committed =
-                    state.store.commit(&storage, &key, expected, Change::Put(object), Instant::now());
-                let event = committed.map_err(|_| Refused::Conflict)?;
-                if let Some(journal) = &self.journal {
-                    journal.record(&storage, &key, event.revision, event.after.clone());
-                }
-                let changes = state.changes.get(&storage).cloned();
+                let (event, changes) =
+                    state.commit(self.journal.as_ref(), &storage, &key, expected, Change::Put(object))?;
                 made.push((storage, event, changes));
             }
-            let committed = state.store.commit(storage, key, expected, change, Instant::now());
-            let event = committed.map_err(|_| Refused::Conflict)?;
-            if let Some(journal) = &self.journal {
-                // Recorded under the lock, which orders the commits.
-                journal.record(storage, key, event.revision, event.after.clone());
-            }
-            (event, state.changes.get(storage).cloned())
+            state.commit(self.journal.as_ref(), storage, key, expected, change)?
         };
         // Watches are notified without the lock, because each takes it as soon as it wakes.
         for changes in made.iter().filter_map(|(_, _, changes)| changes.as_ref()).chain(&changes) {
@@ -410,50 +351,6 @@ impl ClusterState {
             observer.committed(self, storage, key);
         }
         Ok(event)
-    }
-
-    /// Whether the server has a data file.
-    pub(crate) fn is_kept(&self) -> bool {
-        self.journal.is_some()
-    }
-
-    /// Waits until all commits up to `revision` are persisted, if the server has a data file. Clients may observe a revision only
-    /// afterwards.
-    ///
-    /// # Errors
-    /// 500 with the name of the file, if it cannot be written.
-    pub(crate) async fn kept(&self, revision: u64) -> Result<(), ApiError> {
-        match &self.journal {
-            Some(journal) => journal.kept(revision).await,
-            None => Ok(()),
-        }
-    }
-
-    /// Like [`kept`](Self::kept), for all commits so far.
-    ///
-    /// # Errors
-    /// Like [`kept`](Self::kept).
-    pub(crate) async fn all_kept(&self) -> Result<(), ApiError> {
-        match &self.journal {
-            Some(journal) => journal.kept(self.read(Store::revision)).await,
-            None => Ok(()),
-        }
-    }
-
-    /// Refuses writes while the data file cannot be written, after one more attempt.
-    ///
-    /// # Errors
-    /// 500 with the name of the file.
-    pub(crate) async fn writable(&self) -> Result<(), ApiError> {
-        match &self.journal {
-            Some(journal) => journal.writable().await,
-            None => Ok(()),
-        }
-    }
-
-    /// Whether the last write to the data file succeeded, or there is no data file.
-    pub(crate) fn is_writable(&self) -> bool {
-        self.journal.as_ref().is_none_or(CommitJournal::is_writable)
     }
 
     /// Stops the garbage collector and the protection of volumes until they are released.
@@ -492,110 +389,7 @@ impl ClusterState {
     pub(crate) fn commits(&self) -> CommitsSubscription {
         self.committed.subscribe()
     }
-
-    /// Generates a `metadata.uid`.
-    pub(crate) fn uid(&self) -> String {
-        uuid(&mut self.random.lock())
-    }
-
-    /// Generates an audit id for a request that has none.
-    pub(crate) fn audit_id(&self) -> String {
-        uuid(&mut self.audit_ids.lock())
-    }
-
-    /// Generates the five characters that `generateName` appends.
-    pub(crate) fn name_suffix(&self) -> String {
-        const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
-        let mut random = self.random.lock();
-        (0..5).map(|_| char::from(ALPHABET[random.usize(..ALPHABET.len())])).collect()
-    }
-
-    /// Generates a number below `bound`, which must be positive.
-    pub(crate) fn random_below(&self, bound: u64) -> u64 {
-        self.random.lock().u64(..bound)
-    }
-}
-
-fn uuid(random: &mut fastrand::Rng) -> String {
-    let uuid = uuid::Builder::from_random_bytes(random.u128(..).to_be_bytes()).into_uuid();
-    // Every request has an audit id; `to_string` would pass through the machinery of formats.
-    uuid.hyphenated().encode_lower(&mut uuid::Uuid::encode_buffer()).to_owned()
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-    use crate::kinds::builtin::service::pool::ServiceRange;
-    use crate::store::HistoryLimits;
-    use crate::testing;
-
-    #[tokio::test]
-    async fn observers_see_each_commit_and_may_commit_as_well() {
-        struct Mirror;
-        impl CommitObserver for Mirror {
-            fn committed(&self, cluster: &ClusterState, storage: &StorageKey, _key: &Key) {
-                if storage.plural == "originals" {
-                    put(cluster, "copies");
-                }
-            }
-        }
-        fn put(cluster: &ClusterState, plural: &str) {
-            let storage = StorageKey::core(plural);
-            cluster.open(&storage);
-            let change = Change::Put(Document::new(&json!({"metadata": {"name": "a"}}), 0, 0));
-            let done = cluster.commit_unguarded(&storage, &Key::new("", "a"), None, change);
-            assert!(done.is_ok());
-        }
-        let contents = InitialState::of(Store::new(HistoryLimits::default()), None);
-        let cluster = ClusterState::new(
-            0,
-            Clock::new(None),
-            Registry::default(),
-            contents,
-            vec![Box::new(Mirror)],
-            WebhookClient::new(None),
-            Arc::new(Services::new(ServiceRange::default(), 0, BTreeMap::new())),
-        );
-        put(&cluster, "originals");
-        let copies = StorageKey::core("copies");
-        assert_eq!(cluster.read(|store| store.snapshot(&copies).len()), 1);
-    }
-
-    #[tokio::test]
-    async fn a_commit_changes_other_objects_too_or_nothing() {
-        const MAPS: &str = "/api/v1/namespaces/default/configmaps";
-        let server = testing::server();
-        for name in ["a", "b"] {
-            testing::create(&server, MAPS, &json!({"metadata": {"name": name}})).unwrap();
-        }
-        let served = testing::call(&server, MAPS).served;
-        let storage = served.storage();
-        let key = |name: &str| Key::new("default", name);
-        let stored = |name: &str| server.read(|store| store.get(storage, &key(name)).cloned()).unwrap();
-        let changed = |name: &str| {
-            let mut map = served.value(&stored(name));
-            map["data"] = json!({"changed": "yes"});
-            served.document(&map)
-        };
-        let commit = |expected: u64| {
-            let other = SideChange { storage: storage.clone(), key: key("b"), object: changed("b") };
-            let change = Change::Put(changed("a"));
-            let guard = |_: &Store<StorageKey>| Ok::<_, Infallible>(vec![other]);
-            server.commit_with(storage, &key("a"), Some(expected), change, guard)
-        };
-        let seen = Arc::new(Mutex::new(Vec::new()));
-        let tapped = Arc::clone(&seen);
-        assert!(
-            server
-                .set_tap(Box::new(move |commit| tapped.lock().push((commit.name.clone(), commit.revision))))
-        );
-        let (a, b) = (stored("a").revision, stored("b").revision);
-        assert!(matches!(commit(a + 100), Err(Refused::Conflict)));
-        assert_eq!(stored("b").revision, b, "a conflict changes nothing");
-        let revision = commit(a).unwrap().revision;
-        assert_eq!(stored("b").revision, revision - 1, "the other object changes first");
-        assert_eq!(*seen.lock(), [("b".to_owned(), revision - 1), ("a".to_owned(), revision)]);
-    }
-}
+mod tests;

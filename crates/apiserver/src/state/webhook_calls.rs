@@ -9,8 +9,8 @@ use crate::kind::resource::StorageKey;
 use crate::store::{Key, TypeMeta};
 use crate::webhook_client::{CallError, ClientConfig, ServiceReference, TimeoutQuery};
 
-/// Label of an EndpointSlice with the name of its service.
-const SERVICE_NAME: &str = "kubernetes.io/service-name";
+/// Label of an EndpointSlice with the name of its Service.
+pub(crate) const SERVICE_NAME: &str = "kubernetes.io/service-name";
 
 impl ClusterState {
     /// POSTs a JSON document to a webhook and returns the body of the response. No lock is held during the call.

@@ -1,6 +1,6 @@
 //! Writes of the server itself, without a request: creation of its own objects, and ownership of the fields that it sets.
 
-use kube_apimachinery::managed_fields::{self, Schemas, Versions, Writer};
+use kube_apimachinery::managed_fields::{self, OnConflict, Schemas, Versions, Writer};
 use kube_apimachinery::metadata;
 use kube_apimachinery::schema::Schema;
 use kube_apimachinery::status::ApiError;
@@ -56,6 +56,34 @@ pub(crate) fn track_as(
     let schemas = Schemas { own: &served.schema, others: Some(&SameMetadata(webhook)) };
     // Without a conversion, tracking cannot fail.
     let _ = managed_fields::track_update_across(schemas, old, new, &writer, reset);
+}
+
+/// Applies a configuration, which takes its fields from other managers, to a stored object: `live` is its key, its revision and its value. On a
+/// conflict with another commit nothing happens.
+///
+/// # Errors
+/// The reason why the configuration cannot be applied.
+pub(crate) fn apply_as(
+    cluster: &ClusterState,
+    served: &ServedKind,
+    manager: &str,
+    subresource: &str,
+    live: (&Key, u64, &Value),
+    configuration: &Value,
+) -> Result<(), ApiError> {
+    let (key, revision, live) = live;
+    let now = cluster.clock.now_seconds();
+    let writer = Writer { manager, subresource, api_version: &served.kind.api_version, now: &now };
+    let reset = served.reset_fields(subresource);
+    let object =
+        managed_fields::apply(&served.schema, Some(live), configuration, &writer, OnConflict::Force, reset)?;
+    let _ = cluster.commit_unguarded(
+        served.storage(),
+        key,
+        Some(revision),
+        Change::Put(served.document(&object)),
+    );
+    Ok(())
 }
 
 /// Versions of a kind, for writes of metadata, which is equal in all versions.

@@ -23,7 +23,7 @@ use crate::bootstrap;
 use crate::kind::registry::{Registry, ServedKind};
 use crate::kind::resource::StorageKey;
 use crate::kinds::definition::{CLEANUP, GROUP, PLURAL, is_table, table};
-use crate::state::{ClusterState, CommitObserver, Refused};
+use crate::state::{ClusterState, CommitObserver};
 use crate::store::{Change, Key};
 
 /// Definitions and the resources that they define. As an observer of all commits it accepts names and updates the served resources.
@@ -101,8 +101,7 @@ fn put(cluster: &ClusterState, served: &ServedKind, key: &Key, expected: u64, de
 }
 
 fn commit(cluster: &ClusterState, served: &ServedKind, key: &Key, expected: u64, change: Change) -> bool {
-    let outcome = cluster.commit_unguarded(served.storage(), key, Some(expected), change);
-    !matches!(outcome, Err(Refused::Conflict))
+    cluster.commit_unguarded(served.storage(), key, Some(expected), change).is_ok()
 }
 
 /// Replaces the registry by one without `removed` and with `added`. All other resources keep their identity.

@@ -32,7 +32,7 @@ pub(super) fn establish(cluster: &ClusterState, definition: &Value) -> Option<Va
     Some(next["status"].take())
 }
 
-/// Returns the new `status` of a definition whose approval has no condition yet.
+/// Returns the new `status` of a definition if its approval has no condition yet.
 pub(super) fn show_approval(cluster: &ClusterState, definition: &Value) -> Option<Value> {
     const KIND: &str = "KubernetesAPIApprovalPolicyConformant";
     let (value, reason, message) = approval_condition(definition)?;
@@ -55,6 +55,13 @@ pub(super) fn track(cluster: &ClusterState, served: &ServedKind, old: &Value, ne
     writer::track_as(cluster, served, "kube-apiserver", "status", Some(old), new);
 }
 
+/// Use of a name. Names with different uses do not conflict.
+#[derive(Clone, Copy)]
+enum NameUse {
+    Resource,
+    Kind,
+}
+
 /// Names that other definitions of the group use.
 #[derive(Default)]
 struct Used {
@@ -73,6 +80,36 @@ impl Used {
             used.kinds.extend(["kind", "listKind"].into_iter().filter_map(text));
         }
         used
+    }
+}
+
+/// Fields with names, the reasons of conflicts about them, and the use of the names.
+const NAMES: [(&str, &str, NameUse); 5] = [
+    ("plural", "PluralConflict", NameUse::Resource),
+    ("singular", "SingularConflict", NameUse::Resource),
+    ("shortNames", "ShortNamesConflict", NameUse::Resource),
+    ("kind", "KindConflict", NameUse::Kind),
+    ("listKind", "ListKindConflict", NameUse::Kind),
+];
+
+/// Returns the message about those of the wanted names that are taken; `None` if all are free. Short names that the definition has already
+/// are its own.
+fn clash(wanted: &Value, accepted: Option<&Value>, taken: &BTreeSet<String>) -> Option<String> {
+    let names = if wanted.is_array() {
+        texts(wanted)
+    } else {
+        wanted.as_str().map(str::to_owned).into_iter().collect()
+    };
+    let already = texts(accepted.unwrap_or(&Value::Null));
+    let clashes: Vec<String> = names
+        .iter()
+        .filter(|name| !already.contains(name) && taken.contains(*name))
+        .map(|name| format!("\"{name}\" is already in use"))
+        .collect();
+    match clashes.as_slice() {
+        [] => None,
+        [one] => Some(one.clone()),
+        many => Some(format!("[{}]", many.join(", "))),
     }
 }
 
@@ -97,38 +134,23 @@ pub(super) fn accept<'a, O: Iterator<Item = &'a Value>>(
     // Computed lazily: most definitions already have their names.
     let used = LazyCell::new(|| Used::by(others()));
     let mut conflict: Option<(&str, String)> = None;
-    for (field, reason, of_kind) in [
-        ("plural", "PluralConflict", false),
-        ("singular", "SingularConflict", false),
-        ("shortNames", "ShortNamesConflict", false),
-        ("kind", "KindConflict", true),
-        ("listKind", "ListKindConflict", true),
-    ] {
+    for (field, reason, use_of) in NAMES {
         let wanted = &requested[field];
         if accepted.get(field) == Some(wanted) {
             continue;
         }
-        let names = if wanted.is_array() {
-            texts(wanted)
-        } else {
-            wanted.as_str().map(str::to_owned).into_iter().collect()
+        let taken = match use_of {
+            NameUse::Resource => &used.resources,
+            NameUse::Kind => &used.kinds,
         };
-        let taken = if of_kind { &used.kinds } else { &used.resources };
-        let already = texts(accepted.get(field).unwrap_or(&Value::Null));
-        let clashes: Vec<String> = names
-            .iter()
-            .filter(|name| !already.contains(name) && taken.contains(*name))
-            .map(|name| format!("\"{name}\" is already in use"))
-            .collect();
-        match clashes.as_slice() {
-            [] if wanted.is_null() => {
+        match clash(wanted, accepted.get(field), taken) {
+            Some(message) => conflict = Some((reason, message)),
+            None if wanted.is_null() => {
                 accepted.remove(field);
             }
-            [] => {
+            None => {
                 accepted.insert(field.to_owned(), wanted.clone());
             }
-            [one] => conflict = Some((reason, one.clone())),
-            many => conflict = Some((reason, format!("[{}]", many.join(", ")))),
         }
     }
     // Several definitions may have the same category, so categories cannot conflict.

@@ -74,21 +74,36 @@ fn served_version(
         warning: deprecation(definition, version),
         schema: version["schema"]["openAPIV3Schema"].clone(),
     };
-    let names = &custom.accepted;
-    let texts = |value: &Value| value.as_array().into_iter().flatten().map(text).collect::<Vec<_>>();
     let group = text(&definition["spec"]["group"]);
-    let plural = text(&names["plural"]);
-    let name = text(&version["name"]);
     // The unchanged resource is kept, so that its watches continue.
-    if let Some(known) = old.get(&group, &name, &plural)
+    if let Some(known) = old.get(&group, &text(&version["name"]), &text(&custom.accepted["plural"]))
         && known.custom.as_ref() == Some(&custom)
     {
         return Some(Arc::clone(known));
     }
     let storage = stored_version(definition);
+    let resource = resource(definition, version, &custom.accepted);
+    // The conversion by a webhook has parsed the schemas of all versions already.
+    let parsed = Option::as_ref(webhook).and_then(|webhook| webhook.version(&resource.version));
+    let parsed = parsed.map_or_else(|| schema(version), |version| Arc::clone(&version.schema));
+    let served = ServedKind::new(Arc::new(resource), parsed, &kinds::custom::Custom, Some(custom));
+    if let Some(webhook) = &**webhook {
+        return Some(Arc::new(served.converted_by(Arc::clone(webhook))));
+    }
+    let served = served.with_equal_versions(equal_versions(definition).map(Arc::new));
+    Some(Arc::new(match storage.filter(|storage| storage["name"] != version["name"]) {
+        Some(storage) => served.stored_as(schema(storage)),
+        None => served,
+    }))
+}
+
+/// Returns the resource of a version with the accepted names.
+fn resource(definition: &Value, version: &Value, names: &Value) -> Resource {
+    let texts = |value: &Value| value.as_array().into_iter().flatten().map(text).collect::<Vec<_>>();
+    let (group, plural) = (text(&definition["spec"]["group"]), text(&names["plural"]));
     let subresources = &version["subresources"];
     let status = subresources.get("status").is_some_and(|status| !status.is_null());
-    let resource = Resource {
+    Resource {
         storage: StorageKey { group: group.clone(), plural: plural.clone() },
         storage_version_hash: storage_version::storage_version_hash(
             &group,
@@ -96,7 +111,7 @@ fn served_version(
             &text(&names["kind"]),
         ),
         group,
-        version: name,
+        version: text(&version["name"]),
         plural,
         singular: text(&names["singular"]),
         kind: text(&names["kind"]),
@@ -127,19 +142,7 @@ fn served_version(
             any_prefix: false,
             field_refusal: FieldRefusal::Plain,
         },
-    };
-    // The conversion by a webhook has parsed the schemas of all versions already.
-    let parsed = Option::as_ref(webhook).and_then(|webhook| webhook.version(&resource.version));
-    let parsed = parsed.map_or_else(|| schema(version), |version| Arc::clone(&version.schema));
-    let served = ServedKind::new(Arc::new(resource), parsed, &kinds::custom::Custom, Some(custom));
-    if let Some(webhook) = &**webhook {
-        return Some(Arc::new(served.converted_by(Arc::clone(webhook))));
     }
-    let served = served.with_equal_versions(equal_versions(definition).map(Arc::new));
-    Some(Arc::new(match storage.filter(|storage| storage["name"] != version["name"]) {
-        Some(storage) => served.stored_as(schema(storage)),
-        None => served,
-    }))
 }
 
 /// Returns the conversion webhook of a definition, if it has one.

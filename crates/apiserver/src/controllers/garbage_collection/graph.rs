@@ -61,7 +61,7 @@ pub(super) struct Graph {
     unresolved: BTreeSet<Place>,
     /// Work queue: objects to be processed.
     due: BTreeSet<Place>,
-    /// Owners whose dependents are still to be queued, each with the last queued dependent. An owner may have 100,000 dependents, so they
+    /// Owners with dependents that are still to be queued, each with the last queued dependent. An owner may have 100,000 dependents, so they
     /// are queued in batches.
     leaving: BTreeMap<Place, Option<Place>>,
 }

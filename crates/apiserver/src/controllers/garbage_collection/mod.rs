@@ -6,24 +6,23 @@
 //!
 //! Bounds: the graph has one entry for each object that has owners or waits for its dependents, and one for each reference.
 
+mod collector_writes;
 mod graph;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kube_apimachinery::metadata;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::kind::registry::{Registry, ServedKind};
 use crate::kind::resource::StorageKey;
-use crate::state::deletion::{FOREGROUND, ORPHAN, begin_deletion};
-use crate::state::writer;
-use crate::state::{ClusterState, Refused, Turns};
-use crate::store::{Change, Key, Snapshot, StoreEvent, Stored, TypeMeta};
+use crate::state::deletion::{FOREGROUND, ORPHAN};
+use crate::state::{ClusterState, Turns};
+use crate::store::{Key, Snapshot, StoreEvent, Stored, TypeMeta};
+use collector_writes::{DeletionOrder, delete, drop_references, unblock};
+pub(crate) use collector_writes::{ReadObject, remove_finalizer};
 use graph::{Graph, GraphNode, OwnerReference, Place, Wait};
-
-/// Field manager of the collector's writes.
-const MANAGER: &str = "kube-controller-manager";
 
 /// Number of dependents that lose their reference in one step.
 const ORPHANS: usize = 16;
@@ -84,22 +83,6 @@ enum OwnerState {
     Absent,
     /// The state is unknown, because the owner's kind was never served.
     Unknown,
-}
-
-/// An object that was read in order to be changed.
-pub(crate) struct ReadObject {
-    served: Arc<ServedKind>,
-    place: Place,
-    stored: Arc<Stored>,
-    /// Value of `stored`. If a webhook converts the kind, only the metadata is used.
-    object: Value,
-}
-
-impl ReadObject {
-    pub(crate) fn new(served: &Arc<ServedKind>, key: &Key, stored: &Arc<Stored>, object: Value) -> Self {
-        let place = Place { table: served.storage().clone(), key: key.clone() };
-        Self { served: Arc::clone(served), place, stored: Arc::clone(stored), object }
-    }
 }
 
 impl Collector {
@@ -378,15 +361,19 @@ impl Collector {
         }
         // If the owner is deleted in the foreground, a dependent with dependents of its own is deleted in the foreground as well.
         let mut mine = self.graph.dependents(&read.place, &node.uid).peekable();
-        let foreground = with(OwnerState::Leaving).next().is_some() && mine.peek().is_some();
+        let order = if with(OwnerState::Leaving).next().is_some() && mine.peek().is_some() {
+            DeletionOrder::DependentsFirst
+        } else {
+            DeletionOrder::OwnerFirst
+        };
         // In a cycle, one of its dependents may wait for this object. Then this object must not wait for its dependents.
-        if foreground
+        if order == DeletionOrder::DependentsFirst
             && mine.any(|(_, dependent)| dependent.wait == Some(Wait::Dependents))
             && unblock(cluster, read)
         {
             return;
         }
-        delete(cluster, read, foreground);
+        delete(cluster, read, order);
     }
 
     /// Looks up the state of an owner by kind and name.
@@ -449,82 +436,6 @@ fn place_of(registry: &Registry, namespace: &str, owner: &Value) -> Option<Place
     }
     let namespace = if namespaced { namespace } else { "" };
     Some(Place { table, key: Key::new(namespace, text(owner, "name")) })
-}
-
-/// Removes the references to these owners. Returns `false` if another write changed the dependent.
-fn drop_references(cluster: &ClusterState, dependent: &ReadObject, uids: &[String]) -> bool {
-    let mut object = dependent.object.clone();
-    let dropped: BTreeSet<&str> = uids.iter().map(String::as_str).collect();
-    let kept = owners(&dependent.object).iter().filter(|owner| !dropped.contains(text(owner, "uid")));
-    let rest: Vec<Value> = kept.cloned().collect();
-    let fields = metadata::of(&mut object);
-    if rest.is_empty() {
-        fields.remove("ownerReferences");
-    } else {
-        fields.insert("ownerReferences".to_owned(), Value::Array(rest));
-    }
-    put_tracked(cluster, dependent, object)
-}
-
-/// Removes a finalizer as kube-controller-manager does, and deletes the object if nothing else keeps it. If another write changed the
-/// object, nothing happens: the commit of that write queues the object again.
-pub(crate) fn remove_finalizer(cluster: &ClusterState, read: &ReadObject, finalizer: &str) {
-    let mut object = read.object.clone();
-    let mut rest = metadata::owned_finalizers(&read.object);
-    rest.retain(|known| known != finalizer);
-    metadata::set_finalizers(&mut object, &rest);
-    // An object with a grace period is deleted later.
-    let granted = object["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or_default();
-    if rest.is_empty() && granted == 0 && read.served.strategy.deletable(&object) {
-        commit(cluster, read, Change::Delete);
-    } else {
-        put_tracked(cluster, read, object);
-    }
-}
-
-/// Changes a dependent so that it does not block its owners. Returns `false` if it blocks none. Otherwise the commit of this change queues
-/// it again.
-fn unblock(cluster: &ClusterState, read: &ReadObject) -> bool {
-    let mut object = read.object.clone();
-    let owners = object["metadata"]["ownerReferences"].as_array_mut();
-    let blocking = owners.into_iter().flatten().filter(|owner| owner["blockOwnerDeletion"] == true);
-    let mut any = false;
-    for owner in blocking {
-        owner["blockOwnerDeletion"] = json!(false);
-        any = true;
-    }
-    if any {
-        put_tracked(cluster, read, object);
-    }
-    any
-}
-
-/// Deletes a dependent like a client. If its kind or its finalizers keep the object, it is only marked as deleted.
-fn delete(cluster: &ClusterState, read: &ReadObject, foreground: bool) {
-    // Protected objects are not deleted, such as the namespace `default`.
-    let (served, name) = (&read.served, read.place.key.name());
-    let strategy = served.strategy;
-    if strategy.admit_delete(name).is_err() || strategy.admit_delete_by_name(served, name).is_err() {
-        return;
-    }
-    let mut finalizers = metadata::owned_finalizers(&read.object);
-    if foreground && !finalizers.iter().any(|finalizer| finalizer == FOREGROUND) {
-        finalizers.push(FOREGROUND.to_owned());
-    }
-    begin_deletion(cluster, &read.served, &read.place.key, &read.stored, &read.object, &finalizers);
-}
-
-/// Stores a changed object with the collector as field manager.
-fn put_tracked(cluster: &ClusterState, read: &ReadObject, mut object: Value) -> bool {
-    writer::track_as(cluster, &read.served, MANAGER, "", Some(&read.object), &mut object);
-    commit(cluster, read, Change::Put(read.served.document_with_metadata(&read.stored, &object)))
-}
-
-/// Commits a change. Returns `false` if another write changed the object. The commit of that write queues the object again.
-fn commit(cluster: &ClusterState, read: &ReadObject, change: Change) -> bool {
-    let (storage, key, expected) = (read.served.storage(), &read.place.key, Some(read.stored.revision));
-    let done = cluster.commit_unguarded(storage, key, expected, change);
-    !matches!(done, Err(Refused::Conflict))
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::pin::pin;
 
 use futures::FutureExt;
+use serde_json::json;
 
 use super::*;
 use crate::controllers::garbage_collection::owners as owners_of;

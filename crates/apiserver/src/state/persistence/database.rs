@@ -11,7 +11,7 @@ use thiserror::Error;
 use super::backend::Backend;
 use super::{ChangedObjects, FileContents, record};
 use crate::kind::resource::StorageKey;
-use crate::store::Key;
+use crate::store::{Key, Stored};
 
 /// Records by group, plural and key of the object.
 const OBJECTS: TableDefinition<'_, (&str, &str, &str), &[u8]> = TableDefinition::new("objects");
@@ -176,27 +176,42 @@ fn read(path: &Path, database: &redb::Database) -> Result<FileContents, DataFile
     if !tables.any(|table| table.name() == NUMBERS.name()) {
         return Err(DataFileError::Foreign(path.to_owned()));
     }
-    let contents = || -> Result<Result<FileContents, DataFileError>, redb::Error> {
-        let numbers = transaction.open_table(NUMBERS)?;
-        let number = |name| numbers.get(name).map(|number| number.map_or(0, |number| number.value()));
-        let found = number(FORMAT)?;
-        if found != CURRENT_FORMAT {
-            return Ok(Err(DataFileError::Format { path: path.to_owned(), found }));
-        }
-        let mut contents = FileContents { revision: Some(number(REVISION)?), objects: Vec::new() };
-        for entry in transaction.open_table(OBJECTS)?.iter()? {
-            let (name, bytes) = entry?;
-            let (group, plural, key) = name.value();
-            let Some(stored) = record::decode(bytes.value()) else {
-                let problem = format!("{plural}.{group} {key} cannot be read");
-                return Ok(Err(DataFileError::Damaged { path: path.to_owned(), problem }));
-            };
-            let storage = StorageKey { group: group.to_owned(), plural: plural.to_owned() };
-            contents.objects.push((storage, Key::from_text(key), stored));
-        }
-        Ok(Ok(contents))
-    };
-    contents().map_err(damaged)?
+    let found = number(&transaction, FORMAT).map_err(damaged)?;
+    if found != CURRENT_FORMAT {
+        return Err(DataFileError::Format { path: path.to_owned(), found });
+    }
+    let revision = Some(number(&transaction, REVISION).map_err(damaged)?);
+    let mut objects = Vec::new();
+    for (storage, key, stored) in records(&transaction).map_err(damaged)? {
+        let Some(stored) = stored else {
+            let StorageKey { group, plural } = storage;
+            let problem = format!("{plural}.{group} {} cannot be read", key.as_str());
+            return Err(DataFileError::Damaged { path: path.to_owned(), problem });
+        };
+        objects.push((storage, key, stored));
+    }
+    Ok(FileContents { revision, objects })
+}
+
+/// Returns a number about the file; 0 if it is absent.
+fn number(transaction: &redb::ReadTransaction, name: &str) -> Result<u64, redb::Error> {
+    let numbers = transaction.open_table(NUMBERS)?;
+    let number = numbers.get(name)?.map_or(0, |number| number.value());
+    Ok(number)
+}
+
+/// Returns all objects; `None` for a record that cannot be decoded.
+fn records(
+    transaction: &redb::ReadTransaction,
+) -> Result<Vec<(StorageKey, Key, Option<Stored>)>, redb::Error> {
+    let mut records = Vec::new();
+    for entry in transaction.open_table(OBJECTS)?.iter()? {
+        let (name, bytes) = entry?;
+        let (group, plural, key) = name.value();
+        let storage = StorageKey { group: group.to_owned(), plural: plural.to_owned() };
+        records.push((storage, Key::from_text(key), record::decode(bytes.value())));
+    }
+    Ok(records)
 }
 
 fn damaged(path: &Path, problem: impl std::fmt::Display) -> DataFileError {
