@@ -83,16 +83,12 @@ pub(super) fn global<'a>(function: &str, arguments: &[Val<'a>], cost: &mut Cost)
         ("optional.unwrap", [list]) => optionals::unwrap(function, list),
         ("strings.quote", [Val::String(text)]) => Ok(Val::text(text_format::quoted(text))),
         (ESCAPE_KEY, [Val::String(key)]) => Ok(Val::text(key.replace('~', "~0").replace('/', "~1"))),
-        ("url" | "isURL", [Val::String(text)]) => {
-            let refusal = Url::request_refusal(text);
-            if function == "isURL" {
-                return Ok(Val::Bool(refusal.is_none()));
-            }
-            let parsed = refusal.map_or_else(|| Url::parse(text), Err);
-            parsed
-                .map(|url| Val::Url(Rc::new(url)))
-                .map_err(|why| failed(format!("URL parse error during conversion from string: {why}")))
-        }
+        ("isURL", [Val::String(text)]) => Ok(Val::Bool(Url::parse_request(text).is_ok())),
+        // `parse_request` refuses relative URLs, and `parse` knows fragments.
+        ("url", [Val::String(text)]) => match Url::parse_request(text).and_then(|_| Url::parse(text)) {
+            Ok(url) => Ok(Val::Url(Rc::new(url))),
+            Err(why) => Err(failed(format!("URL parse error during conversion from string: {why}"))),
+        },
         ("size", [value]) => size(value, cost),
         ("dyn", [value]) => Ok(value.clone()),
         ("type", [value]) => Ok(Val::Type(value.type_name())),

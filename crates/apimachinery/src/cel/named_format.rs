@@ -42,7 +42,7 @@ static FORMATS: [NamedFormat; 13] = [
         names::name_prefix(NameRule::Label1035, text)
     }),
     format("labelValue", "LabelValue", 40, names::label_value),
-    format("uri", "URI", 1103, |text| Url::request_refusal(text).into_iter().collect()),
+    format("uri", "URI", 1103, |text| Url::parse_request(text).err().into_iter().collect()),
     format("uuid", "uuid", 84, |text| of_schema("uuid", text, "does not match the UUID format")),
     format("byte", "byte", 84, |text| of_schema("byte", text, "invalid base64")),
     format("date", "date", 130, |text| of_schema("date", text, "invalid date")),

@@ -1,5 +1,6 @@
 //! URLs as Go's `net/url` parses them, with its error messages.
 
+use std::borrow::Cow;
 use std::fmt::Write;
 
 use super::{netip, quote};
@@ -10,8 +11,8 @@ pub struct Url {
     scheme: String,
     /// Text behind the scheme, if it does not begin with a slash.
     opaque: String,
-    /// Decoded user and password.
-    user: Option<Vec<u8>>,
+    /// User and password, with Go's escape sequences.
+    user: Option<String>,
     host: String,
     path: String,
     has_query: bool,
@@ -40,13 +41,15 @@ enum UrlPart {
 }
 
 impl Url {
-    /// Returns Go's message if a text is neither an absolute URL nor an absolute path, as `url.ParseRequestURI` demands.
-    #[must_use]
-    pub fn request_refusal(text: &str) -> Option<String> {
-        parse(text, UrlForm::Request).err().map(|why| refusal(text, &why))
+    /// Parses an absolute URL or an absolute path, as `url.ParseRequestURI` does.
+    ///
+    /// # Errors
+    /// Go's message.
+    pub fn parse_request(text: &str) -> Result<Self, String> {
+        parse(text, UrlForm::Request).map_err(|why| refusal(text, &why))
     }
 
-    /// Parses a URL, which may have a fragment.
+    /// Parses a URL, which may be relative and have a fragment.
     ///
     /// # Errors
     /// Go's message.
@@ -61,6 +64,12 @@ impl Url {
     #[must_use]
     pub fn scheme(&self) -> &str {
         &self.scheme
+    }
+
+    /// Returns user and password with escape sequences: `user:password`.
+    #[must_use]
+    pub fn user(&self) -> Option<&str> {
+        self.user.as_deref()
     }
 
     /// Returns the host with its port.
@@ -83,6 +92,18 @@ impl Url {
     #[must_use]
     pub fn escaped_path(&self) -> &str {
         &self.path
+    }
+
+    /// Returns the query as it is written in the URL; empty if there is none.
+    #[must_use]
+    pub fn written_query(&self) -> &str {
+        &self.query
+    }
+
+    /// Returns the decoded fragment; empty if there is none.
+    #[must_use]
+    pub fn fragment(&self) -> Cow<'_, str> {
+        String::from_utf8_lossy(&self.fragment)
     }
 
     /// Returns the parameters of the query, those of a name together, in the order of their first occurrence. Malformed ones are skipped.
@@ -152,7 +173,7 @@ fn parse(text: &str, form: UrlForm) -> Result<Url, String> {
         url.set_authority(&authority[..end])?;
     }
     let decoded = unescape(rest, UrlPart::Path)?;
-    url.path = if is_encoded(rest) { rest.to_owned() } else { escape(&decoded) };
+    url.path = if is_encoded(rest) { rest.to_owned() } else { escape(&decoded, UrlPart::Path) };
     Ok(url)
 }
 
@@ -169,7 +190,12 @@ impl Url {
             if !user.chars().all(is_valid) {
                 return Err("net/url: invalid userinfo".to_owned());
             }
-            self.user = Some(unescape(user, UrlPart::User)?);
+            let escaped =
+                |text: &str| unescape(text, UrlPart::User).map(|bytes| escape(&bytes, UrlPart::User));
+            self.user = Some(match user.split_once(':') {
+                Some((name, password)) => format!("{}:{}", escaped(name)?, escaped(password)?),
+                None => escaped(user)?,
+            });
         }
         Ok(())
     }
@@ -236,6 +262,7 @@ fn is_plain(byte: u8, part: UrlPart) -> bool {
         || b"-_.~".contains(&byte)
         || match part {
             UrlPart::Host | UrlPart::Zone => b"!$&'()*+,;=:[]<>\"".contains(&byte),
+            UrlPart::User => b"$&+,;=".contains(&byte),
             _ => b"$&+,/:;=@".contains(&byte),
         }
 }
@@ -284,10 +311,10 @@ fn is_encoded(path: &str) -> bool {
     path.bytes().all(|byte| b"!'()*[]%".contains(&byte) || is_plain(byte, UrlPart::Path))
 }
 
-fn escape(path: &[u8]) -> String {
-    let mut escaped = String::with_capacity(path.len());
-    for byte in path {
-        if is_plain(*byte, UrlPart::Path) {
+fn escape(text: &[u8], part: UrlPart) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for byte in text {
+        if is_plain(*byte, part) {
             escaped.push(char::from(*byte));
         } else {
             let _ = write!(escaped, "%{byte:02X}");
@@ -317,10 +344,13 @@ mod tests {
         assert_eq!(url.escaped_path(), "/path%20with%20spaces//");
         assert_eq!(Url::parse("//host/p").unwrap().host(), "host");
         assert_eq!(Url::parse("/abs?x").unwrap().query(), [("x".to_owned(), values(&[""]))]);
+        let url = Url::parse("https://a%3Ab:c%20d!@host?q=%41#x%20y").unwrap();
+        assert_eq!(url.user(), Some("a%3Ab:c%20d%21"));
+        assert_eq!((url.written_query(), &*url.fragment()), ("q=%41", "x y"));
         let opaque = Url::parse("mailto:x@y").unwrap();
         assert_eq!((opaque.host(), opaque.escaped_path()), ("", ""));
         for text in ["mailto:x@y", "http:opaque", "http://x/#a", "*", "//host/p", "/"] {
-            assert_eq!(Url::request_refusal(text), None, "{text}");
+            assert_eq!(Url::parse_request(text).err(), None, "{text}");
         }
     }
 
@@ -339,14 +369,18 @@ mod tests {
             ("https://[::1/", "missing ']' in host"),
             ("https://a\u{7f}/", "net/url: invalid control character in URL"),
         ] {
-            assert_eq!(Url::request_refusal(text), Some(format!("parse {}: {why}", quote(text))), "{text}");
+            assert_eq!(
+                Url::parse_request(text).err(),
+                Some(format!("parse {}: {why}", quote(text))),
+                "{text}"
+            );
         }
     }
 
     proptest::proptest! {
         #[test]
         fn any_text_is_read_or_refused(text in "[a-z]{0,3}:?/{0,2}[a-zé0-9@:%\\[\\]?#&;=. ]{0,24}") {
-            let _ = Url::request_refusal(&text);
+            let _ = Url::parse_request(&text);
             if let Ok(url) = Url::parse(&text) {
                 let _ = (url.query(), url.host_and_port());
             }

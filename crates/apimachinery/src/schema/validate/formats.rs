@@ -59,7 +59,7 @@ pub(super) fn of(node: &SchemaNode) -> Option<&str> {
 pub(in super::super) fn matches(format: &str, text: &str) -> bool {
     match format.replace('-', "").as_str() {
         "bsonobjectid" => text.len() == 24 && is_hex(text),
-        "uri" => go::Url::request_refusal(text).is_none(),
+        "uri" => go::Url::parse_request(text).is_ok(),
         "email" => go::is_mail_address(text),
         "hostname" => is_hostname(text),
         "ipv4" => text.contains('.') && sloppy_address(text).is_some(),

@@ -1,6 +1,6 @@
 //! Approval annotation of definitions in protected groups of the Kubernetes community.
 
-use kube_apimachinery::go::quote;
+use kube_apimachinery::go::{Url, quote};
 use kube_apimachinery::status::FieldError;
 use serde_json::Value;
 
@@ -86,8 +86,7 @@ fn of(definition: &Value) -> Approval {
 
 /// Whether a text is a URL with a host.
 fn is_url(text: &str) -> bool {
-    text.parse::<http::Uri>()
-        .is_ok_and(|uri| uri.scheme().is_some() && uri.host().is_some_and(|host| !host.is_empty()))
+    Url::parse_request(text).is_ok_and(|url| !url.scheme().is_empty() && !url.host().is_empty())
 }
 
 #[cfg(test)]

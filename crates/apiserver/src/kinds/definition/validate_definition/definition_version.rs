@@ -23,6 +23,8 @@ const COLUMN_FORMATS: &str = "byte,date,date-time,double,float,int32,int64,passw
 const ROOT_FIELDS: &str = "Description Type Format Title Maximum ExclusiveMaximum Minimum ExclusiveMinimum MaxLength \
                            MinLength Pattern MaxItems MinItems UniqueItems MultipleOf Required Items Properties \
                            ExternalDocs Example XPreserveUnknownFields XValidations";
+/// Fields that kube-apiserver keeps in `spec` if they are equal in all versions. `check_shared` validates them then, otherwise `check_own`.
+const SHARED: [&str; 4] = ["schema", "subresources", "additionalPrinterColumns", "selectableFields"];
 /// Bytes of shown versions after which a message leaves out the others.
 const LENGTH: usize = 64 << 10;
 /// Maximum length of a deprecation warning in bytes, which the message calls characters.
@@ -67,10 +69,7 @@ pub(super) fn check_all(spec: &Value, old: &Value, errors: &mut Vec<FieldError>)
         errors.push(FieldError::invalid("spec.preserveUnknownFields", "true", detail));
     }
     let mut names: BTreeSet<&str> = BTreeSet::new();
-    // `check_shared` validates the fields that are equal in all versions.
-    let own = |field: &str| !shared(versions, field).1;
-    let (schemas, subresources, columns, selectable) =
-        (own("schema"), own("subresources"), own("additionalPrinterColumns"), own("selectableFields"));
+    let own = own_fields(versions);
     let mut unique = true;
     for (index, version) in versions.iter().enumerate() {
         if errors.len() >= super::ERRORS {
@@ -85,29 +84,10 @@ pub(super) fn check_all(spec: &Value, old: &Value, errors: &mut Vec<FieldError>)
             errors.push(FieldError::invalid(format!("{place}.name"), &quote(name), &wrong.join(",")));
         }
         check_deprecation(version, &format!("{place}.deprecationWarning"), errors);
-        if schemas {
-            let place = format!("{place}.schema.openAPIV3Schema");
-            check_schema(&version["schema"], has_status(version), &place, before, errors);
-        }
-        if subresources {
-            check_scale(&version["subresources"]["scale"], &format!("{place}.subresources.scale"), errors);
-        }
-        if columns {
-            check_columns(version, &place, errors);
-        }
-        if selectable {
-            // kube-apiserver keeps a schema that all versions share outside of the versions, so none is found here.
-            let schema =
-                Some(&version["schema"]["openAPIV3Schema"]).filter(|schema| schemas && schema.is_object());
-            let missing = "may only be set when `version.schema.openAPIV3Schema` is not included";
-            let limit = selectable_limit(version, old_version(before, name));
-            check_selectable(version, schema, limit, &format!("{place}.selectableFields"), missing, errors);
-        }
+        check_own(version, &own, before, &place, errors);
     }
-    let mut invalid = |detail: &str| {
-        let kept = [schemas, subresources, columns, selectable];
-        errors.push(FieldError::invalid("spec.versions", &shown(spec, kept), detail));
-    };
+    let mut invalid =
+        |detail: &str| errors.push(FieldError::invalid("spec.versions", &shown(spec, &own), detail));
     if !unique {
         invalid("must contain unique version names");
     }
@@ -121,6 +101,39 @@ pub(super) fn check_all(spec: &Value, old: &Value, errors: &mut Vec<FieldError>)
         if !wrong.is_empty() {
             errors.push(FieldError::invalid("spec.version", &quote(name), &wrong.join(",")));
         }
+    }
+}
+
+/// Returns those of `SHARED` in which the versions differ.
+fn own_fields(versions: &[Value]) -> BTreeSet<&'static str> {
+    SHARED.into_iter().filter(|field| !shared(versions, field).1).collect()
+}
+
+/// Validates the fields of a version in which the versions differ.
+fn check_own(
+    version: &Value,
+    own: &BTreeSet<&str>,
+    before: &[Value],
+    place: &str,
+    errors: &mut Vec<FieldError>,
+) {
+    if own.contains("schema") {
+        let place = format!("{place}.schema.openAPIV3Schema");
+        check_schema(&version["schema"], has_status(version), &place, before, errors);
+    }
+    if own.contains("subresources") {
+        check_scale(&version["subresources"]["scale"], &format!("{place}.subresources.scale"), errors);
+    }
+    if own.contains("additionalPrinterColumns") {
+        check_columns(version, place, errors);
+    }
+    if own.contains("selectableFields") {
+        // kube-apiserver keeps a schema that all versions share outside of the versions, so none is found here.
+        let schema = Some(&version["schema"]["openAPIV3Schema"])
+            .filter(|schema| own.contains("schema") && schema.is_object());
+        let missing = "may only be set when `version.schema.openAPIV3Schema` is not included";
+        let limit = selectable_limit(version, old_version(before, text(version, "name")));
+        check_selectable(version, schema, limit, &format!("{place}.selectableFields"), missing, errors);
     }
 }
 
@@ -233,28 +246,29 @@ fn check_deprecation(version: &Value, place: &str, errors: &mut Vec<FieldError>)
 static UNPRINTABLE: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"[^\pL\pM\pN\pP\pS ]").expect("a valid pattern"));
 
-/// Returns the versions as kube-apiserver shows them in messages. A field that is equal in all versions is null in each; `kept` says for
-/// schema, subresources, columns and selectable fields whether the versions differ in it.
-fn shown(spec: &Value, kept: [bool; 4]) -> String {
+/// Returns the versions as kube-apiserver shows them in messages: fields of `SHARED` that are not in `own` are null.
+fn shown(spec: &Value, own: &BTreeSet<&str>) -> String {
     if spec["versions"].is_null() {
         return "null".to_owned();
     }
-    let [schemas, subresources, columns, selectable] = kept;
     let text = |value: &Value, field: &str| Value::from(text(value, field)).to_string();
     let flag = |value: &Value, field: &str| value[field] == true;
-    let list = |kept: bool, value: &Value, one: &dyn Fn(&Value) -> String| match value.as_array() {
-        Some(list) if kept => format!("[{}]", list.iter().map(one).collect::<Vec<_>>().join(",")),
+    let list = |version: &Value, field: &str, one: &dyn Fn(&Value) -> String| match version[field].as_array()
+    {
+        Some(list) if own.contains(field) => {
+            format!("[{}]", list.iter().map(one).collect::<Vec<_>>().join(","))
+        }
         _ => "null".to_owned(),
     };
     let versions = self::list(spec, "versions").iter().map(|version| {
         let schema = match &version["schema"] {
-            schema @ Value::Object(_) if schemas => {
+            schema @ Value::Object(_) if own.contains("schema") => {
                 format!("{{\"OpenAPIV3Schema\":{}}}", Schema::shown(&schema["openAPIV3Schema"]))
             }
             _ => "null".to_owned(),
         };
         let subresources = match &version["subresources"] {
-            value @ Value::Object(_) if subresources => {
+            value @ Value::Object(_) if own.contains("subresources") => {
                 let scale = &value["scale"];
                 let scale = if scale.is_object() {
                     format!(
@@ -271,7 +285,7 @@ fn shown(spec: &Value, kept: [bool; 4]) -> String {
             }
             _ => "null".to_owned(),
         };
-        let columns = list(columns, &version["additionalPrinterColumns"], &|column| {
+        let columns = list(version, "additionalPrinterColumns", &|column| {
             format!(
                 "{{\"Name\":{},\"Type\":{},\"Format\":{},\"Description\":{},\"Priority\":{},\"JSONPath\":{}}}",
                 text(column, "name"),
@@ -282,7 +296,7 @@ fn shown(spec: &Value, kept: [bool; 4]) -> String {
                 text(column, "jsonPath")
             )
         });
-        let selectable = list(selectable, &version["selectableFields"], &|field| {
+        let selectable = list(version, "selectableFields", &|field| {
             format!("{{\"JSONPath\":{}}}", text(field, "jsonPath"))
         });
         format!(

@@ -1,8 +1,6 @@
 //! Validation of references to webhooks, which admission and conversion share.
 
-mod url;
-
-use kube_apimachinery::go::quote;
+use kube_apimachinery::go::{Url, quote};
 use kube_apimachinery::names::{self, NameRule};
 use kube_apimachinery::status::FieldError;
 use serde_json::Value;
@@ -13,7 +11,7 @@ const REVIEWS: [&str; 2] = ["v1", "v1beta1"];
 /// Validates the URL of a webhook.
 pub(super) fn check_url(text: &str, field: &str, errors: &mut Vec<FieldError>) {
     let form = "desired format: https://host[/path]";
-    let url = match url::parse(text) {
+    let url = match Url::parse(text) {
         Ok(url) => url,
         Err(why) => {
             errors.push(FieldError::required(field, &format!("url must be a valid URL: {why}; {form}")));
@@ -22,20 +20,20 @@ pub(super) fn check_url(text: &str, field: &str, errors: &mut Vec<FieldError>) {
     };
     let mut invalid =
         |value: &str, detail: &str| errors.push(FieldError::invalid(field, &quote(value), detail));
-    if url.scheme != "https" {
-        invalid(&url.scheme, &format!("'https' is the only allowed URL scheme; {form}"));
+    if url.scheme() != "https" {
+        invalid(url.scheme(), &format!("'https' is the only allowed URL scheme; {form}"));
     }
-    if url.host.is_empty() {
+    if url.host().is_empty() {
         invalid("", &format!("host must be specified; {form}"));
     }
-    if let Some(user) = url.user {
+    if let Some(user) = url.user() {
         invalid(user, "user information is not permitted in the URL");
     }
-    if !url.fragment.is_empty() {
-        invalid(url.fragment, "fragments are not permitted in the URL");
+    if !url.fragment().is_empty() {
+        invalid(&url.fragment(), "fragments are not permitted in the URL");
     }
-    if !url.query.is_empty() {
-        invalid(url.query, "query parameters are not permitted in the URL");
+    if !url.written_query().is_empty() {
+        invalid(url.written_query(), "query parameters are not permitted in the URL");
     }
 }
 
