@@ -1,5 +1,7 @@
 //! POST, and creation by an apply or by a PUT if the object does not exist.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use kube_apimachinery::metadata::{self, OwnersFrom};
 use kube_apimachinery::status::{ApiError, FieldError};
@@ -35,7 +37,7 @@ pub(crate) async fn run(call: &Call, body: &Bytes) -> Result<Reply, ApiError> {
 
 /// A created object, or the result of a dry run.
 pub(crate) enum Created {
-    Stored(std::sync::Arc<Stored>),
+    Stored(Arc<Stored>),
     DryRun(Value),
 }
 
@@ -81,8 +83,7 @@ pub(crate) async fn create(
     if is_posted {
         // A webhook may have set fields that only the server sets.
         object_meta::wipe(&mut object);
-    }
-    if !is_posted {
+    } else {
         // A resourceVersion must be a number; its value is ignored.
         update::wanted_revision(&object)?;
     }
@@ -143,7 +144,7 @@ pub(crate) async fn create(
     Err(not_unique(call, &exists(call, namespace, &last_name), &last_name))
 }
 
-/// Builds the error of an object with `generateName` whose name is taken.
+/// Builds the error of an object with `generateName` if its generated name is taken.
 fn not_unique(call: &Call, exists: &ApiError, name: &str) -> ApiError {
     let resource = &call.served.resource;
     let why =
@@ -227,7 +228,7 @@ async fn commit(
     attributes: &Attributes<'_>,
     object: &Value,
     differs: bool,
-) -> Result<Option<std::sync::Arc<Stored>>, ApiError> {
+) -> Result<Option<Arc<Stored>>, ApiError> {
     let namespace = &call.path.namespace;
     let key = Key::new(namespace, metadata::text(object, "name"));
     let document = call.document(object).await?;
@@ -283,7 +284,7 @@ fn has_terminating_definition(served: &ServedKind, store: &Store<StorageKey>) ->
     definition.is_some_and(|definition| definition.document.is_terminating())
 }
 
-fn definition<'a>(store: &'a Store<StorageKey>, custom: &CustomKind) -> Option<&'a std::sync::Arc<Stored>> {
+fn definition<'a>(store: &'a Store<StorageKey>, custom: &CustomKind) -> Option<&'a Arc<Stored>> {
     store.get(&crate::kinds::definition::table(), &Key::new("", &custom.definition))
 }
 

@@ -68,6 +68,9 @@ use empty_parts::EmptyParts;
 /// Maximum number of attempts of a write that conflicts with other writes. Each conflict means that another write succeeded.
 pub(crate) const RETRIES: usize = 64;
 
+/// Maximum length of a field manager in bytes.
+const MAX_MANAGER: usize = 128;
+
 /// A request for a served resource.
 #[derive(Clone)]
 pub(crate) struct Call {
@@ -130,11 +133,10 @@ impl Call {
         }
         let product = self.user_agent.split('/').next().unwrap_or_default();
         let name: String = product.chars().filter(|c| !c.is_control()).collect();
-        let mut end = name.len().min(128);
-        while !name.is_char_boundary(end) {
-            end -= 1;
+        match &name[..name.floor_char_boundary(MAX_MANAGER)] {
+            "" => "unknown".to_owned(),
+            kept => kept.to_owned(),
         }
-        if end == 0 { "unknown".to_owned() } else { name[..end].to_owned() }
     }
 
     /// Returns the context of this write for the strategy of its kind.

@@ -72,12 +72,8 @@ pub(crate) fn generated_name(call: &Call, object: &Value) -> Option<String> {
         // An address with a suffix is none.
         return Some(prefix.to_owned());
     }
-    let mut end = prefix.len().min(MAX_PREFIX);
-    // The limit counts bytes and may be inside a character.
-    while !prefix.is_char_boundary(end) {
-        end -= 1;
-    }
-    Some(format!("{}{}", &prefix[..end], call.cluster.name_suffix()))
+    let kept = &prefix[..prefix.floor_char_boundary(MAX_PREFIX)];
+    Some(format!("{kept}{}", call.cluster.name_suffix()))
 }
 
 /// Increments the generation if the update changed a field that it counts. `compared` is the new state for this comparison, if it differs

@@ -59,9 +59,7 @@ impl PatchType {
             _ => Err(request_body::unsupported(&BUILTIN_TYPES)),
         }
     }
-}
 
-impl PatchType {
     /// Returns the write to which this patch leads.
     pub(super) fn write(self) -> WriteKind {
         if self == Self::Apply { WriteKind::Apply } else { WriteKind::Patch }

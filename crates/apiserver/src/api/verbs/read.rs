@@ -251,7 +251,7 @@ impl ListPage {
 
 /// Builds the 410. It contains a token with which the list continues in the current state.
 fn expired(call: &Call, start: &Key) -> ApiError {
-    let token = encode(call, start);
+    let token = token_text(&call.path.namespace, start.as_str(), CURRENT);
     ApiError::new(
         410,
         "Expired",
@@ -263,15 +263,14 @@ fn expired(call: &Call, start: &Key) -> ApiError {
     .with_continue(&token)
 }
 
-fn encode(call: &Call, start: &Key) -> String {
-    token_text(&call.path.namespace, start.as_str(), -1)
-}
-
 /// Returns the token that continues after `last`.
 fn encode_token(namespace: &str, last: &Key, revision: u64) -> String {
     // No name contains a NUL, so this key is the first possible one after `last`.
     token_text(namespace, &format!("{}\0", last.as_str()), i64::try_from(revision).unwrap_or(i64::MAX))
 }
+
+/// Revision in a token that continues in the current state.
+const CURRENT: i64 = -1;
 
 fn token_text(namespace: &str, start: &str, revision: i64) -> String {
     let relative = start.strip_prefix(namespace).unwrap_or(start).trim_start_matches('/');

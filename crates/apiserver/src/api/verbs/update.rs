@@ -199,23 +199,7 @@ pub(crate) async fn change(
             track_emptied(call, &empty, &mut new, options);
         }
         let operation = OperationOptions::Update(options);
-        match reviewed {
-            UpdateReview::Object => {
-                if admission.mutate(&call.attributes(operation, Some(&old)), Some(&mut new)).await? {
-                    // The object was encoded for the webhook or policy and decoded again; the encoding omits most of them.
-                    empty = EmptyParts::of(served, &new);
-                }
-                deduplicate_owners(call, &mut new, OwnersFrom::Admission);
-            }
-            UpdateReview::Part(part) => {
-                let before = part.tracked(call, &old)?;
-                let attributes =
-                    Attributes { kind: part.kind(), ..call.attributes(operation, Some(&before)) };
-                admission.mutate(&attributes, Some(&mut new)).await?;
-                new = part.put_into(call, &new, &old)?;
-            }
-            UpdateReview::Before => {}
-        }
+        mutate(call, operation, reviewed, &old, &mut new, &mut empty).await?;
         // Plugins may have changed the permissions that a role or binding grants.
         call.check_escalation(Some(&old), &new)?;
         // Checked only here, because a patch may set `resourceVersion`.
@@ -228,33 +212,11 @@ pub(crate) async fn change(
         let _reserved = prepare(call, &old, &mut new, empty, options.dry_run)?;
         // Compared with the fields that `prepare` restores.
         managed_fields::keep_times_of_no_op(&old, &mut new);
-        match reviewed {
-            UpdateReview::Object => {
-                // Webhooks and policies see the empty lists, which are stored as null.
-                let seen = typed.map(|typed| {
-                    let mut seen = new.clone();
-                    go_struct::recall_empty(&typed, &mut seen);
-                    seen
-                });
-                let attributes = call.attributes(operation, Some(&old));
-                admission.validate(&attributes, Some(seen.as_ref().unwrap_or(&new))).await?;
-            }
-            UpdateReview::Part(part) => {
-                let (before, after) = (part.shown(call, &old)?, part.shown(call, &new)?);
-                let attributes =
-                    Attributes { kind: part.kind(), ..call.attributes(operation, Some(&before)) };
-                admission.validate(&attributes, Some(&after)).await?;
-            }
-            UpdateReview::Before => {}
-        }
+        review(call, operation, reviewed, &old, &new, typed).await?;
         // For builtin kinds `prepare` has done this, because its result is compared with the stored state.
         let differs = served.is_custom()
             && create::prepare_storage(call, &call.attributes(operation, Some(&old)), &mut new);
-        // The write completes a deletion: it removed the last finalizer, and the grace period is over.
-        let gone = metadata::is_terminating(&new)
-            && metadata::finalizers(&new).is_empty()
-            && new["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or(0) == 0
-            && served.strategy.deletable(&new);
+        let gone = completes_deletion(served, &new);
         if !options.dry_run && !gone {
             // The storage drops `selfLink`. Dry runs, webhooks and the response to a completed deletion contain it.
             metadata::of(&mut new).remove("selfLink");
@@ -297,6 +259,74 @@ pub(crate) async fn change(
         }
     }
     Err(call.modified())
+}
+
+/// Lets plugins change the new state of an object, or of its reviewed part.
+async fn mutate(
+    call: &Call,
+    operation: OperationOptions<'_>,
+    reviewed: UpdateReview<'_>,
+    old: &Value,
+    new: &mut Value,
+    empty: &mut EmptyParts,
+) -> Result<(), ApiError> {
+    let admission = &call.context.admission;
+    match reviewed {
+        UpdateReview::Object => {
+            if admission.mutate(&call.attributes(operation, Some(old)), Some(&mut *new)).await? {
+                // The object was encoded for the webhook or policy and decoded again; the encoding omits most of them.
+                *empty = EmptyParts::of(&call.served, new);
+            }
+            deduplicate_owners(call, new, OwnersFrom::Admission);
+        }
+        UpdateReview::Part(part) => {
+            let before = part.tracked(call, old)?;
+            let attributes = Attributes { kind: part.kind(), ..call.attributes(operation, Some(&before)) };
+            admission.mutate(&attributes, Some(&mut *new)).await?;
+            *new = part.put_into(call, new, old)?;
+        }
+        UpdateReview::Before => {}
+    }
+    Ok(())
+}
+
+/// Lets plugins validate the new state of an object, or of its reviewed part. `typed` is the state with the empty lists of the request, if
+/// validators ask for it.
+async fn review(
+    call: &Call,
+    operation: OperationOptions<'_>,
+    reviewed: UpdateReview<'_>,
+    old: &Value,
+    new: &Value,
+    typed: Option<Value>,
+) -> Result<(), ApiError> {
+    let admission = &call.context.admission;
+    match reviewed {
+        UpdateReview::Object => {
+            // Webhooks and policies see the empty lists, which are stored as null.
+            let seen = typed.map(|typed| {
+                let mut seen = new.clone();
+                go_struct::recall_empty(&typed, &mut seen);
+                seen
+            });
+            let attributes = call.attributes(operation, Some(old));
+            admission.validate(&attributes, Some(seen.as_ref().unwrap_or(new))).await
+        }
+        UpdateReview::Part(part) => {
+            let (before, after) = (part.shown(call, old)?, part.shown(call, new)?);
+            let attributes = Attributes { kind: part.kind(), ..call.attributes(operation, Some(&before)) };
+            admission.validate(&attributes, Some(&after)).await
+        }
+        UpdateReview::Before => Ok(()),
+    }
+}
+
+/// Whether a write completes a deletion: it removed the last finalizer, and the grace period is over.
+fn completes_deletion(served: &ServedKind, new: &Value) -> bool {
+    metadata::is_terminating(new)
+        && metadata::finalizers(new).is_empty()
+        && new["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or(0) == 0
+        && served.strategy.deletable(new)
 }
 
 /// Returns `metadata.resourceVersion` as a number; 0 if it is absent.
