@@ -15,7 +15,7 @@ const SAMPLES: &str = include_str!("samples.yaml");
 /// Definitions of the custom kinds.
 const DEFINITIONS: &str = include_str!("definitions.yaml");
 
-/// Users whom stories impersonate, with a role in all namespaces. Another user of stories has no role.
+/// Users that stories impersonate, with a role in all namespaces. Another user of stories has no role.
 const USERS: [(&str, &str); 3] = [("viewer", "view"), ("editor", "edit"), ("keeper", "admin")];
 
 /// A resource that stories write.
@@ -55,7 +55,7 @@ impl Resource {
     /// Returns names of objects that exist on both servers. Dry runs can update them.
     pub(crate) fn fixtures(&self) -> &'static [&'static str] {
         match &*self.plural {
-            // Not the one with a conversion webhook, whose URL differs.
+            // Not the one with a conversion webhook, because the URLs differ.
             "customresourcedefinitions" => &[
                 "widgets.differential.example.com",
                 "gadgets.differential.example.com",

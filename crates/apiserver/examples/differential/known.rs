@@ -37,7 +37,7 @@ const KNOWN: [Known; 14] = [
 /// Reason of all differences in a response to a converted kind whose stored object cannot be converted.
 const CACHED: &str = "an object is converted for an update only if the watch cache has it already";
 
-/// Returns the reason of a response whose differences are all known, with one of them.
+/// Returns the reason of a response with known differences only, and one of them.
 ///
 /// # Errors
 /// The first difference that is not known.

@@ -29,7 +29,7 @@ pub struct RequestInfo {
     pub subresource: String,
     /// Namespace; empty for cluster-scoped objects and requests across namespaces.
     pub namespace: String,
-    /// Name in the path, or the name that a field selector requires. Empty for collections and for creates, whose name is in the body.
+    /// Name in the path, or the name that a field selector requires. Empty for collections, and for creates, which have the name in the body.
     pub name: String,
     /// The `resourceVersion` parameter; empty if there is none.
     pub resource_version: String,

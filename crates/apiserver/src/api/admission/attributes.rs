@@ -103,7 +103,7 @@ pub(crate) struct Attributes<'a> {
     pub(crate) kind: ObjectKind<'a>,
     /// Namespace of the object; for a namespace its own name.
     pub(crate) namespace: &'a str,
-    /// Name of the object. Empty in mutating admission of a create whose name is generated, and for the objects of a deleted collection.
+    /// Name of the object. Empty in mutating admission of a create with a generated name, and for the objects of a deleted collection.
     pub(crate) name: &'a str,
     /// User of the request.
     pub(crate) user: &'a UserInfo,

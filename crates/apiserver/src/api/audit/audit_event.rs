@@ -62,7 +62,7 @@ impl AuditEvent {
         self
     }
 
-    /// Returns the user whose permissions count: the impersonated one, or else the authenticated one.
+    /// Returns the user with the permissions that count: the impersonated one, or else the authenticated one.
     #[must_use]
     pub fn acting_user(&self) -> &UserInfo {
         self.impersonated.as_ref().unwrap_or(&self.user)

@@ -459,7 +459,7 @@ fn batches<'a, 'b>(objects: &'a [Placed<'b>]) -> Vec<&'a [Placed<'b>]> {
     batches
 }
 
-/// The version whose objects a review contains as they are stored.
+/// The version of the objects that a review contains as they are stored.
 struct SentAsStored<'a> {
     served: Arc<ServedKind>,
     version: &'a ObjectVersion,
@@ -493,6 +493,7 @@ fn original(webhook: &WebhookConversion, stored: &Stored) -> Result<Value, ApiEr
     version.schema.default(&mut object);
     Ok(object)
 }
+
 /// Checks the metadata of an object that is stored in another version, which must be those of ObjectMeta.
 ///
 /// # Errors

@@ -1,4 +1,4 @@
-//! Text of a webhook's response, whose objects are read one at a time and only once.
+//! Text of a webhook's response. Its objects are read one at a time and only once.
 
 use kube_apimachinery::go;
 use serde::Deserialize;
@@ -142,7 +142,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Reads the rest of an object whose last field was read.
+    /// Reads the rest of an object after its last field.
     fn last_fields(&mut self, fields: &mut Map<String, Value>) -> Option<()> {
         while self.take(b',') {
             let key = self.key()?;

@@ -59,7 +59,7 @@ impl BuiltinKind for Ingress {
     }
 }
 
-/// Validates the spec; `old` is the former one, whose errors of some kinds are tolerated.
+/// Validates the spec; `old` is the former one. Some kinds of its errors are tolerated.
 fn validate(spec: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let (rules, backend) = (list(spec, "rules"), &spec["defaultBackend"]);
     let mut errors = Vec::new();

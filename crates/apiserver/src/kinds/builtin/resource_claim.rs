@@ -15,7 +15,7 @@ use super::shared::immutable_fields::immutable_struct;
 use crate::kind::resource::Resource;
 use crate::kind::{STATUS_METADATA, WriteContext};
 
-/// Label of namespaces whose claims may have access to devices for administration.
+/// Label of namespaces in which claims may have access to devices for administration.
 pub(crate) const ADMIN_ACCESS: &str = "resource.kubernetes.io/admin-access";
 
 /// Returns the field by which a claim or template asks for the access of an administrator, as messages name it.

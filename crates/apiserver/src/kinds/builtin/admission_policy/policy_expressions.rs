@@ -12,13 +12,13 @@ use crate::kinds::builtin::webhook_configuration::compilation_error;
 /// Variables of the expressions of one policy. Variables that the policy defines are added in their order.
 #[derive(Debug)]
 pub(super) struct PolicyExpressions {
-    /// Of match conditions.
+    /// Variables of match conditions.
     conditions: Environment,
-    /// Of variables, validations and audit annotations.
+    /// Variables of variables, validations and audit annotations.
     values: Environment,
-    /// Those of `values`, and the types that patches consist of.
+    /// The environment `values`, with the types that patches consist of.
     mutations: Environment,
-    /// Of messages, which cannot use the authorizer.
+    /// Variables of messages, which cannot use the authorizer.
     messages: Environment,
 }
 

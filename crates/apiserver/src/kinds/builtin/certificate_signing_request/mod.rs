@@ -98,7 +98,7 @@ fn date_conditions(now: &str, old: &Value, new: &mut Value) {
         if condition["lastUpdateTime"].is_null() {
             condition["lastUpdateTime"] = json!(now);
         }
-        // A condition whose status stays has not changed since.
+        // A condition with the same status has not changed since.
         if condition["lastTransitionTime"].is_null() {
             let same =
                 |known: &&Value| ["type", "status"].iter().all(|field| known[field] == condition[field]);

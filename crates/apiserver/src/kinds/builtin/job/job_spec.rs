@@ -186,7 +186,7 @@ pub(super) fn validate_generated_selector(job: &Value, old: Option<&Value>) -> V
     errors
 }
 
-/// Checks that the pods of an indexed Job, whose host names end with their index, can have these names.
+/// Checks that the pods of an indexed Job can have their host names, which end with their index.
 pub(super) fn host_names(job: &Value) -> Option<FieldError> {
     let spec = &job["spec"];
     let count =

@@ -12,7 +12,7 @@ use crate::kinds::builtin::shared::fields::{list, text};
 use crate::kinds::builtin::shared::immutable_fields::immutable;
 use crate::kinds::builtin::shared::label_selector::invalid;
 
-/// Conditions that the system sets, whose names need no check.
+/// Conditions that the system sets. Their names need no check.
 const SYSTEM: [&str; 3] = ["PodScheduled", "Ready", "Initialized"];
 const GENERATION: &str = "must be a non-negative integer";
 

@@ -1,4 +1,4 @@
-//! Status of ResourceClaims: who uses a claim, the devices that it has, and what their drivers report.
+//! Status of ResourceClaims: the users of a claim, the devices that it has, and the reports of their drivers.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;

@@ -196,7 +196,7 @@ impl ObjectCounter {
         usage
     }
 
-    /// Returns the time after which an object no longer uses its amounts: a pod whose deletion is overdue then.
+    /// Returns the time after which an object no longer uses its amounts. Of a pod this is the time at which its deletion becomes overdue.
     pub(crate) fn released_after(&self, object: &Value) -> Option<Timestamp> {
         (self.kind == CountedKind::Pods && !has_ended(object)).then(|| overdue_after(object))?
     }

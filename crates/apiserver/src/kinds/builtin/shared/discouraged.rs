@@ -72,7 +72,7 @@ pub(in crate::kinds::builtin) fn fractions(amounts: &Value, names: &[&str], path
     names.iter().filter_map(warning).collect()
 }
 
-/// Returns the warning about the name of a new object whose pods are named after it.
+/// Returns the warning about the name of a new object that gives its name to pods.
 pub(in crate::kinds::builtin) fn name_of_pods(object: &Value, used_in: &str) -> Option<String> {
     let wrong = names::label(text(&object["metadata"], "name"));
     (!wrong.is_empty()).then(|| {

@@ -27,7 +27,7 @@ pub(in crate::kinds::builtin) fn generation(object: &Value) -> &Value {
     &object["metadata"]["generation"]
 }
 
-/// Returns the warnings about a workload, whose pods are named after it. An update has them only if it changes the generation.
+/// Returns the warnings about a workload. Its pods are named after it. An update has them only if it changes the generation.
 pub(in crate::kinds::builtin) fn warnings(object: &Value, old: Option<&Value>, path: &str) -> Vec<String> {
     match old {
         Some(old) if generation(old) == generation(object) => Vec::new(),

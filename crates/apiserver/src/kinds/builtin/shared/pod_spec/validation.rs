@@ -60,7 +60,7 @@ struct PodRules<'a> {
     claims: BTreeSet<&'a str>,
 }
 
-/// Validates the template of pods whose spec is at `path`.
+/// Validates the template of pods; `path` is that of its spec.
 pub(in crate::kinds::builtin) fn validate(object: &Value, path: &str) -> Vec<FieldError> {
     let parent = path.strip_suffix(".spec").unwrap_or_default();
     let Some(template) = at(object, parent) else {

@@ -190,7 +190,7 @@ fn mode(source: &Value, field: &str, path: &str) -> Option<FieldError> {
     Some(FieldError::invalid(format!("{path}.{field}"), &mode.to_string(), MODE))
 }
 
-/// Validates a volume of the keys of a Secret or a ConfigMap, whose name is in the field `name`.
+/// Validates a volume of the keys of a Secret or a ConfigMap. The field `name` has the name of the object.
 fn keys(name: &str, source: &Value, path: &str) -> Vec<FieldError> {
     let mut errors: Vec<FieldError> =
         required(source, name, path).into_iter().chain(mode(source, "defaultMode", path)).collect();
@@ -229,7 +229,7 @@ fn downward_file(item: &Value, path: &str) -> Vec<FieldError> {
     errors
 }
 
-/// Validates the sources of a projected volume, whose files have different paths.
+/// Validates the sources of a projected volume. Their files have different paths.
 fn projected(volume: &Value, path: &str) -> Vec<FieldError> {
     let mut paths = BTreeSet::new();
     let mut errors = Vec::new();
