@@ -1,5 +1,8 @@
 //! A story: a sequence of random requests about the objects of one resource, in a namespace of its own.
 
+mod patch_verbs;
+mod read_verbs;
+mod subresource_verbs;
 mod verbs;
 
 use std::collections::BTreeMap;
@@ -19,7 +22,7 @@ const NAMES: [&str; 3] = ["a", "b", "c"];
 pub(crate) struct Story<'a> {
     catalog: &'a Catalog,
     resource: &'a Resource,
-    /// The same resource in another version, to which a story changes from time to time.
+    /// `resource` in another version, to which a story changes from time to time.
     other: Option<&'a Resource>,
     /// Webhook configurations that the story has yet to create.
     configurations: Vec<Request>,
@@ -28,8 +31,9 @@ pub(crate) struct Story<'a> {
     namespace: String,
     /// States of the objects as the genuine server last returned them, with placeholders.
     objects: BTreeMap<String, Value>,
-    /// User whom most requests impersonate.
+    /// User that most requests impersonate.
     user: Option<&'static str>,
+    /// Number of requests that the story has yet to draw.
     left: usize,
 }
 

@@ -1,17 +1,16 @@
-//! The requests of a story: one function for each verb.
+//! The writes of a story, except for patches: one function for each verb.
 
 use http::Method;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::super::catalog::Resource;
-use super::super::mutation::{self, mutate, pointers};
+use super::super::mutation::mutate;
 use super::super::request::{Body, PROTOBUF, Request};
 use super::super::responder::convert_object;
 use super::{NAMES, Story};
 
-const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
-const METADATA: &str = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io";
-const METADATA_LIST: &str = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io";
+pub(super) const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
+pub(super) const METADATA: &str = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io";
 /// Types of responses that few clients ask for.
 const RARE_TYPES: [&str; 10] = [
     "*/*",
@@ -26,7 +25,7 @@ const RARE_TYPES: [&str; 10] = [
     "application/json;pretty=1",
 ];
 /// Selectors of fields that some kind has.
-const FIELDS: [&str; 30] = [
+pub(super) const FIELDS: [&str; 30] = [
     "fieldSelector=metadata.name%3Da",
     "fieldSelector=metadata.name!%3Da,metadata.namespace%3D{{ns}}",
     "fieldSelector=metadata.name%3D{{ns}}-a",
@@ -58,7 +57,8 @@ const FIELDS: [&str; 30] = [
     "fieldSelector=",
     "fieldSelector=a%3Db%3Dc",
 ];
-const LABELS: [&str; 16] = [
+/// Selectors of labels.
+pub(super) const LABELS: [&str; 16] = [
     "labelSelector=story%3D{{ns}}",
     "labelSelector=a%20in%20(b,c),story",
     "labelSelector=!a",
@@ -78,7 +78,7 @@ const LABELS: [&str; 16] = [
 ];
 
 impl Story<'_> {
-    fn mutated(&mut self, mut object: Value, least: usize) -> Value {
+    pub(super) fn mutated(&mut self, mut object: Value, least: usize) -> Value {
         if is_converted(self.resource) && self.dice.percent(15) {
             object["spec"]["fail"] = self.dice.pick(&CONVERSION_FAILURES).into();
         }
@@ -108,7 +108,7 @@ impl Story<'_> {
     }
 
     /// Object to send in an update: the last state, or a sample.
-    fn current(&mut self, name: &str) -> Value {
+    pub(super) fn current(&mut self, name: &str) -> Value {
         let sample = self.sample(name);
         let mut object = self.objects.get(name).cloned().unwrap_or(sample);
         if object["apiVersion"].as_str().is_some_and(|version| version != self.resource.api_version()) {
@@ -137,242 +137,6 @@ impl Story<'_> {
         request
     }
 
-    /// A merge patch that leads to a mutated state.
-    fn difference(&mut self, name: &str) -> Value {
-        let current = self.current(name);
-        let target = self.mutated(current.clone(), 1);
-        let mut patch = merge_patch(&current, &target);
-        if self.dice.percent(10)
-            && let Some(patch) = patch.as_object_mut()
-        {
-            let metadata = patch.entry("metadata").or_insert_with(|| json!({}));
-            if let Some(metadata) = metadata.as_object_mut() {
-                metadata.insert(
-                    "resourceVersion".into(),
-                    format!("{{{{rv:{}/{name}}}}}", self.resource.kind).into(),
-                );
-            }
-        }
-        patch
-    }
-
-    pub(super) fn merge(&mut self) -> Request {
-        let name = self.name();
-        let body = self.difference(&name);
-        self.patch(&name, "application/merge-patch+json", "merge", body)
-    }
-
-    pub(super) fn strategic(&mut self) -> Request {
-        let name = self.name();
-        let mut body = self.difference(&name);
-        if self.dice.percent(25) {
-            let places: Vec<String> = pointers(&body)
-                .into_iter()
-                .filter(|pointer| body.pointer(pointer).is_some_and(Value::is_object))
-                .collect();
-            let directive = self
-                .dice
-                .one(&[
-                    ("$patch", json!("replace")),
-                    ("$patch", json!("delete")),
-                    ("$patch", json!("x")),
-                    ("$retainKeys", json!(["type"])),
-                    ("$setElementOrder/containers", json!([{"name": "b"}, {"name": "a"}])),
-                    ("$deleteFromPrimitiveList/finalizers", json!(["example.com/a"])),
-                ])
-                .cloned();
-            if let (Some(place), Some((name, value))) = (self.dice.one(&places), directive)
-                && let Some(target) = body.pointer_mut(place)
-            {
-                target[name] = value;
-            }
-        }
-        self.patch(&name, "application/strategic-merge-patch+json", "strategic", body)
-    }
-
-    pub(super) fn json_patch(&mut self) -> Request {
-        let name = self.name();
-        let current = self.current(&name);
-        let places = pointers(&current);
-        let mut operations = Vec::new();
-        if self.dice.percent(60) {
-            let target = self.mutated(current.clone(), 1);
-            changes(&current, &target, "", &mut operations);
-        }
-        let number = usize::from(operations.is_empty()) + self.dice.below(2);
-        for _ in 0..number {
-            let mut place = self.dice.one(&places).cloned().unwrap_or_default();
-            let from = self.dice.one(&places).cloned().unwrap_or_default();
-            if self.dice.percent(30) {
-                place += self.dice.pick(&["/-", "/0", "/x", "/99", "/a~1b"]);
-            }
-            let source = if self.dice.percent(30) { &place } else { &from };
-            let value = current.pointer(source).cloned().unwrap_or(json!("x"));
-            let operation = self.dice.pick(&["add", "replace", "remove", "test", "move", "copy", "x"]);
-            operations.push(match operation {
-                "remove" => json!({"op": operation, "path": place}),
-                "move" | "copy" => json!({"op": operation, "path": place, "from": from}),
-                _ => json!({"op": operation, "path": place, "value": value}),
-            });
-        }
-        self.patch(&name, "application/json-patch+json", "json-patch", operations.into())
-    }
-
-    fn patch(&mut self, name: &str, content_type: &'static str, verb: &str, body: Value) -> Request {
-        let mut request = self.request(Method::PATCH, self.item(name), verb).body(body);
-        request.content_type = content_type;
-        self.spoil(&mut request);
-        request
-    }
-
-    pub(super) fn apply(&mut self) -> Request {
-        let name = self.name();
-        let mut sample = self.sample(&name);
-        for pointer in pointers(&sample) {
-            if self.dice.percent(6)
-                && pointer.matches('/').count() > 1
-                && !pointer.starts_with("/metadata/name")
-            {
-                mutation::remove(&mut sample, &pointer);
-            }
-        }
-        let body = self.mutated(sample, 0);
-        let mut request = self.patch(&name, "application/apply-patch+yaml", "apply", body);
-        if self.dice.percent(95) {
-            request.query(self.dice.pick(&["fieldManager=one", "fieldManager=two"]));
-        }
-        if self.dice.percent(50) {
-            request.query("force=true");
-        }
-        request
-    }
-
-    pub(super) fn subresource(&mut self) -> Request {
-        let name = self.name();
-        let subresource = self.dice.one(&self.resource.subresources).cloned().unwrap_or_default();
-        let path = format!("{}/{subresource}", self.item(&name));
-        let methods = [Method::GET, Method::PUT, Method::PUT, Method::PATCH, Method::PATCH, Method::POST];
-        let method = self.dice.one(&methods).cloned().unwrap_or_default();
-        let is_connect = matches!(&*subresource, "exec" | "attach" | "portforward" | "proxy" | "log");
-        let is_created = matches!(&*subresource, "eviction" | "binding" | "token");
-        let method = match (is_connect, is_created, &*subresource) {
-            (true, ..) => Method::GET,
-            (_, true, _) if self.dice.percent(80) => Method::POST,
-            (.., "finalize") if self.dice.percent(80) => Method::PUT,
-            _ => method,
-        };
-        let mut request = self.request(method.clone(), path, &subresource);
-        if method == Method::PATCH && self.dice.percent(30) {
-            return self.apply_part(&name, &subresource);
-        }
-        let full = self.full(&name);
-        let body = match (&*subresource, &method) {
-            (_, &Method::GET) => return request,
-            ("scale", &Method::PUT) => json!({
-                "apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": full},
-                "spec": {"replicas": self.dice.below(12)},
-            }),
-            ("scale", _) => json!({"spec": {"replicas": self.dice.below(12)}}),
-            ("eviction", _) => {
-                let mut eviction =
-                    json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": full}});
-                if self.dice.percent(50) {
-                    let uid = format!("{{{{uid:{}/{name}}}}}", self.resource.kind);
-                    let options = [
-                        json!({"gracePeriodSeconds": 5}),
-                        json!({"dryRun": ["All"]}),
-                        json!({"preconditions": {"uid": uid}}),
-                        json!({"preconditions": {"uid": "x"}}),
-                        json!({"gracePeriodSeconds": -1}),
-                        json!({"propagationPolicy": "x"}),
-                    ];
-                    eviction["deleteOptions"] = self.dice.one(&options).cloned().into();
-                }
-                eviction
-            }
-            ("binding", _) => json!({
-                "apiVersion": "v1", "kind": "Binding", "metadata": {"name": full},
-                "target": {"kind": "Node", "name": self.dice.pick(&["n", "", "m"])},
-            }),
-            ("token", _) => {
-                let spec = [
-                    json!({}),
-                    json!({"audiences": ["a"], "expirationSeconds": 600}),
-                    json!({"expirationSeconds": 599}),
-                    json!({"expirationSeconds": 4_294_967_297_i64}),
-                    json!({"boundObjectRef": {"kind": "Pod", "apiVersion": "v1", "name": "none"}}),
-                    json!({"boundObjectRef": {"kind": "X", "apiVersion": "v1", "name": "none"}}),
-                ];
-                let spec = self.dice.one(&spec).cloned();
-                json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec})
-            }
-            (_, &Method::PATCH) => self.difference(&name),
-            _ => {
-                let current = self.current(&name);
-                self.mutated(current, 1)
-            }
-        };
-        if method == Method::PATCH {
-            request.content_type =
-                self.dice.pick(&["application/merge-patch+json", "application/strategic-merge-patch+json"]);
-        }
-        request.body = Body::Json(body);
-        request
-    }
-
-    /// An apply to a subresource.
-    fn apply_part(&mut self, name: &str, subresource: &str) -> Request {
-        let full = self.full(name);
-        let current = self.current(name);
-        let target = self.mutated(current, 1);
-        let mut body = match subresource {
-            "scale" => json!({
-                "apiVersion": "autoscaling/v1", "kind": "Scale", "spec": {"replicas": self.dice.below(12)},
-            }),
-            _ => json!({"apiVersion": self.resource.api_version(), "kind": self.resource.kind}),
-        };
-        body["metadata"] = json!({"name": full});
-        if subresource != "scale" {
-            for part in ["status", "spec"] {
-                if target.get(part).is_some() && (part == "status" || self.dice.percent(20)) {
-                    body[part] = target[part].clone();
-                }
-            }
-        }
-        let path = format!("{}/{subresource}", self.item(name));
-        let mut request = self.request(Method::PATCH, path, subresource).body(body);
-        request.content_type = "application/apply-patch+yaml";
-        request.query(self.dice.pick(&["fieldManager=one", "fieldManager=two"]));
-        if self.dice.percent(50) {
-            request.query("force=true");
-        }
-        request
-    }
-
-    pub(super) fn get(&mut self) -> Request {
-        let name = self.name();
-        let mut request = self.request(Method::GET, self.item(&name), "get");
-        request.accept = self.dice.pick(&[
-            "application/json",
-            "application/json",
-            TABLE,
-            METADATA,
-            "application/yaml",
-            PROTOBUF,
-        ]);
-        if self.dice.percent(15) {
-            request.query(self.dice.pick(&[
-                "resourceVersion=0",
-                "resourceVersion=x",
-                "pretty=1",
-                "resourceVersion=99999999",
-                "includeObject=Object",
-                "fieldSelector=x",
-            ]));
-        }
-        request
-    }
-
     pub(super) fn delete_collection(&mut self) -> Request {
         let path = format!("{}?{}", self.resource.collection(), self.scope());
         let mut request = self.request(Method::DELETE, path, "deletecollection");
@@ -392,65 +156,6 @@ impl Story<'_> {
                 json!({"dryRun": ["x"]}),
             ];
             request.body = Body::Json(self.dice.one(&options).cloned().unwrap_or_default());
-        }
-        request
-    }
-
-    pub(super) fn list(&mut self) -> Request {
-        let mut path = format!("{}?{}", self.resource.collection(), self.scope());
-        let mut is_narrow = self.resource.is_namespaced;
-        if is_narrow && self.dice.percent(8) {
-            // In all namespaces.
-            path = format!("{}labelSelector=story%3D{{{{ns}}}}", path.replace("/namespaces/{{ns}}", ""));
-            is_narrow = false;
-        }
-        let mut request = self.request(Method::GET, path, "list");
-        request.accept =
-            self.dice.pick(&["application/json", "application/json", TABLE, METADATA_LIST, PROTOBUF]);
-        if self.dice.percent(30) {
-            request.query(self.dice.pick(&FIELDS));
-        }
-        if self.dice.percent(40) {
-            request.query(self.dice.pick(&[
-                "limit=1",
-                "limit=1&continue={{continue}}",
-                "limit=x",
-                "limit=-1",
-                "limit=2",
-                "limit=500&resourceVersion=0",
-                "timeoutSeconds=x",
-                "resourceVersion=0",
-                "resourceVersion=0&resourceVersionMatch=Exact",
-                "resourceVersionMatch=NotOlderThan",
-                "resourceVersion=x",
-                "continue=x",
-                "includeObject=None",
-                "includeObject=x",
-            ]));
-        }
-        if is_narrow && self.dice.percent(30) {
-            request.query(self.dice.pick(&LABELS));
-        }
-        request
-    }
-
-    pub(super) fn watch(&mut self) -> Request {
-        let path = format!("{}?{}&watch=true&timeoutSeconds=1", self.resource.collection(), self.scope());
-        let name = self.name();
-        let mut request = self.request(Method::GET, path, "watch");
-        // The embedded server creates the objects that every server has before its history begins.
-        let from = if self.resource.fixtures().is_empty() { 0 } else { 3 };
-        request.query(&match from + self.dice.below(5 - from) {
-            0..3 => format!("resourceVersion={{{{first:{}/{name}}}}}", self.resource.kind),
-            3 => "sendInitialEvents=true".into(),
-            _ => "resourceVersion=x".into(),
-        });
-        request.accept = self.dice.pick(&["application/json", "application/json", TABLE, METADATA]);
-        if self.dice.percent(30) {
-            request.query(self.dice.pick(&FIELDS));
-        }
-        if self.resource.is_namespaced && self.dice.percent(30) {
-            request.query(self.dice.pick(&LABELS));
         }
         request
     }
@@ -525,7 +230,7 @@ impl Story<'_> {
     }
 
     /// Damages some bodies and content types.
-    fn spoil(&mut self, request: &mut Request) {
+    pub(super) fn spoil(&mut self, request: &mut Request) {
         if !self.dice.percent(6) {
             return;
         }
@@ -602,42 +307,4 @@ const CONVERSION_FAILURES: [&str; 13] = [
 /// Whether a webhook converts the objects of a resource.
 fn is_converted(resource: &Resource) -> bool {
     resource.plural == "sprockets"
-}
-
-/// Appends the operations of a JSON patch from one value to another. Lists of different lengths are replaced.
-fn changes(from: &Value, to: &Value, path: &str, operations: &mut Vec<Value>) {
-    match (from, to) {
-        (Value::Object(from), Value::Object(to)) => {
-            let at = |name: &str| format!("{path}/{}", name.replace('~', "~0").replace('/', "~1"));
-            for name in from.keys().filter(|name| !to.contains_key(*name)) {
-                operations.push(json!({"op": "remove", "path": at(name)}));
-            }
-            for (name, value) in to {
-                match from.get(name) {
-                    Some(before) => changes(before, value, &at(name), operations),
-                    None => operations.push(json!({"op": "add", "path": at(name), "value": value})),
-                }
-            }
-        }
-        (Value::Array(from), Value::Array(to)) if from.len() == to.len() => {
-            for (index, (from, to)) in from.iter().zip(to).enumerate() {
-                changes(from, to, &format!("{path}/{index}"), operations);
-            }
-        }
-        _ if from == to => {}
-        _ => operations.push(json!({"op": "replace", "path": path, "value": to})),
-    }
-}
-
-/// Returns the merge patch from one value to another.
-fn merge_patch(from: &Value, to: &Value) -> Value {
-    let (Value::Object(from), Value::Object(to)) = (from, to) else { return to.clone() };
-    let mut patch = Map::new();
-    for name in from.keys().filter(|name| !to.contains_key(*name)) {
-        patch.insert(name.clone(), Value::Null);
-    }
-    for (name, value) in to.iter().filter(|(name, value)| from.get(*name) != Some(value)) {
-        patch.insert(name.clone(), merge_patch(from.get(name).unwrap_or(&Value::Null), value));
-    }
-    patch.into()
 }
