@@ -108,6 +108,9 @@ struct LockedState {
     changes: BTreeMap<StorageKey, Arc<Changes>>,
 }
 
+/// A committed change, and the watches of its table to notify.
+type MadeChange = (Arc<StoreEvent>, Option<Arc<Changes>>);
+
 impl LockedState {
     /// Applies a change, and records it in the data file while the lock still orders the commits. Returns the watches to notify too.
     fn commit<E>(
@@ -117,7 +120,7 @@ impl LockedState {
         key: &Key,
         expected: Option<u64>,
         change: Change,
-    ) -> Result<(Arc<StoreEvent>, Option<Arc<Changes>>), Refused<E>> {
+    ) -> Result<MadeChange, Refused<E>> {
         let committed = self.store.commit(storage, key, expected, change, Instant::now());
         let event = committed.map_err(|_| Refused::Conflict)?;
         if let Some(journal) = journal {
