@@ -20,9 +20,9 @@ const SPAN: &str = "reconcile";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Reconcile {
     /// Controller, and the request with it.
-    Began { controller: String, label: String },
+    Began { controller: Arc<str>, label: Arc<str> },
     /// Controller, and the request with it.
-    Ended { controller: String, label: String },
+    Ended { controller: Arc<str>, label: Arc<str> },
     /// An error that the operator logged.
     Failed(String),
 }
@@ -42,8 +42,8 @@ struct OpenReconciles {
 #[derive(Debug)]
 struct Open {
     handles: u32,
-    controller: String,
-    label: String,
+    controller: Arc<str>,
+    label: Arc<str>,
 }
 
 impl Reconciles {
@@ -71,12 +71,13 @@ impl Subscriber for Reconciles {
     fn new_span(&self, span: &Attributes<'_>) -> Id {
         let mut label = Label::default();
         span.record(&mut label);
+        let (controller, label): (Arc<str>, Arc<str>) =
+            (label.controller.as_str().into(), label.to_string().into());
         let mut state = self.0.lock();
         state.next += 1;
         let id = state.next;
-        let text = label.to_string();
-        state.open.insert(id, Open { handles: 1, controller: label.controller.clone(), label: text.clone() });
-        state.news.push(Reconcile::Began { controller: label.controller, label: text });
+        state.news.push(Reconcile::Began { controller: Arc::clone(&controller), label: Arc::clone(&label) });
+        state.open.insert(id, Open { handles: 1, controller, label });
         Id::from_u64(id)
     }
 
@@ -183,7 +184,7 @@ mod tests {
             let span = tracing::error_span!("reconcile", controller = "pages", namespace = "a", name = "x");
             let other = tracing::error_span!("other");
             tracing::warn!("an event");
-            let (controller, label) = ("pages".to_owned(), "pages a/x".to_owned());
+            let (controller, label): (Arc<str>, Arc<str>) = ("pages".into(), "pages a/x".into());
             let began = Reconcile::Began { controller: controller.clone(), label: label.clone() };
             assert_eq!(reconciles.take(), [began]);
             let clone = span.clone();

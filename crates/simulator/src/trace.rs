@@ -44,7 +44,7 @@ pub(crate) enum Action {
     /// Lines of a watch were delivered to their process.
     Delivered { actor: Actor, name: Arc<CallName>, lines: Arc<[String]> },
     /// A reconcile began.
-    ReconcileBegan { actor: Actor, label: String },
+    ReconcileBegan { actor: Actor, label: Arc<str> },
     /// From now on a process receives no lines of a stream.
     Held { actor: Actor, what: String },
     /// A process receives lines of a stream again.

@@ -272,21 +272,21 @@ fn decode_entry(index: usize, entry: &Value) -> Result<(ManagerId, Owned), Strin
 }
 
 fn encode_entry((id, owned): (ManagerId, Owned)) -> Value {
-    // Without `json!`, which would copy the set.
-    let mut fields = vec![
-        ("apiVersion", Value::String(owned.api_version)),
-        ("fieldsType", Value::from("FieldsV1")),
-        ("fieldsV1", fields_v1::encode(&owned.set)),
-        ("manager", Value::String(id.manager)),
-        ("operation", Value::from(id.operation.name())),
-    ];
+    // Without `json!`, which would copy the set, and without `collect`, which would sort a list of the fields first.
+    let mut entry = Map::new();
+    let mut insert = |name: &str, value: Value| entry.insert(name.to_owned(), value);
+    insert("apiVersion", Value::String(owned.api_version));
+    insert("fieldsType", Value::from("FieldsV1"));
+    insert("fieldsV1", fields_v1::encode(&owned.set));
+    insert("manager", Value::String(id.manager));
+    insert("operation", Value::from(id.operation.name()));
     if !id.subresource.is_empty() {
-        fields.push(("subresource", Value::String(id.subresource)));
+        insert("subresource", Value::String(id.subresource));
     }
     if let Some(time) = owned.time {
-        fields.push(("time", Value::String(time)));
+        insert("time", Value::String(time));
     }
-    fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    Value::Object(entry)
 }
 
 #[cfg(test)]

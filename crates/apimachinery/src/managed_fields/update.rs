@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::Writer;
-use super::managers::{ManagerId, Managers, Operation, Owned};
+use super::managers::{ManagerId, Managers, Operation};
 use super::remove::reconcile;
 use super::schema_check::check_written;
 use super::set::{FieldSet, PathElement, SetNode};
@@ -171,12 +171,11 @@ fn record_changes(
     }
     strip(&mut set);
     if !set.is_empty() {
-        if let Some(previous) = managers.get(id) {
-            set.merge(previous.set.clone());
-        }
-        let owned =
-            Owned { set, api_version: writer.api_version.to_owned(), time: Some(writer.now.to_owned()) };
-        managers.put(id.clone(), owned);
+        // The entry is changed in place, because most writers have one already, which has many more fields than a change.
+        let mut own = managers.remove(id).unwrap_or_default();
+        own.set.merge(set);
+        (own.api_version, own.time) = (writer.api_version.to_owned(), Some(writer.now.to_owned()));
+        managers.put(id.clone(), own);
     }
     managers.cap();
 }

@@ -394,7 +394,7 @@ pub(super) mod tests {
         let process = ProcessName { program: OPERATOR, replica: 0, is_tested: true };
         let actor = Actor::Process { process, life: 0 };
         let step = Action::Step("a step".to_owned());
-        let began = |label: &str| Action::ReconcileBegan { actor, label: label.to_owned() };
+        let began = |label: &str| Action::ReconcileBegan { actor, label: label.into() };
         let with = |actions: &[&Action]| {
             let entry = |action: &&Action| Entry { at: Duration::ZERO, action: (*action).clone() };
             let writes = vec![write("apply a x", 1), write("apply b x", 2)];

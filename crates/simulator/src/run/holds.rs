@@ -1,5 +1,7 @@
 //! Streams of watches that a plan holds back, and when that ends.
 
+use std::sync::Arc;
+
 use tokio::time::{Duration, Instant};
 
 use super::{Run, quiet::Rest};
@@ -107,9 +109,9 @@ impl Run<'_> {
     pub(super) fn take_reconciles(&mut self) -> Result<(), End> {
         for reconcile in self.reconciles.take() {
             match reconcile {
-                Reconcile::Began { controller, label } => self.reconcile_began(controller, label)?,
+                Reconcile::Began { controller, label } => self.reconcile_began(&controller, &label)?,
                 Reconcile::Ended { controller, label } => {
-                    let request = (controller.clone(), label);
+                    let request = (Arc::clone(&controller), label);
                     if let Some(open) = self.open.get_mut(&request) {
                         *open -= 1;
                         if *open == 0 {
@@ -138,22 +140,25 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn reconcile_began(&mut self, controller: String, label: String) -> Result<(), End> {
-        let actor = self.actor_of(&controller);
-        let open = self.open.entry((controller.clone(), label.clone())).or_default();
+    fn reconcile_began(&mut self, controller: &Arc<str>, label: &Arc<str>) -> Result<(), End> {
+        let actor = self.actor_of(controller);
+        let open = self.open.entry((Arc::clone(controller), Arc::clone(label))).or_default();
         *open += 1;
         let open = *open;
-        self.log(Action::ReconcileBegan { actor, label: label.clone() });
+        self.log(Action::ReconcileBegan { actor, label: Arc::clone(label) });
         // Controllers of different programs may have the same name, and each replica may have a controller without leader election.
-        if open > 1 && open > self.most_open(&controller) && self.is_of_one_program(&controller) {
-            let request = label.strip_prefix(&controller).unwrap_or(&label).trim().to_owned();
-            return Err(End::Overlap { controller, request });
+        if open > 1 && open > self.most_open(controller) && self.is_of_one_program(controller) {
+            let request = label.strip_prefix(&**controller).unwrap_or(label).trim().to_owned();
+            return Err(End::Overlap { controller: controller.to_string(), request });
         }
         Ok(())
     }
 
     /// Ends the holds that are over, and returns whether there was one.
     pub(super) fn end_holds(&mut self, rest: Rest) -> bool {
+        if self.holds.is_empty() {
+            return false;
+        }
         let leads = |stream: &str| {
             let process = process_of(stream);
             self.processes.iter().any(|known| process_of(&known.actor.stream("")) == process && known.leads())

@@ -160,7 +160,7 @@ struct Run<'d> {
     user: User,
     reconciles: Reconciles,
     /// Numbers of reconciles in progress, by controller and request.
-    open: BTreeMap<(String, String), usize>,
+    open: BTreeMap<(Arc<str>, Arc<str>), usize>,
     /// Writes that processes sent while another replica led.
     without_lead: BTreeMap<String, String>,
     /// Deviations that have not happened yet.
