@@ -29,8 +29,9 @@ impl FakeStorage {
     }
 
     async fn resize(&self, id: u64, size: i32) -> Result<(), Lost> {
-        let resize =
-            move |storage: &mut Storage| drop(storage.volumes.entry(id).and_modify(|known| *known = size));
+        let resize = move |storage: &mut Storage| {
+            storage.volumes.entry(id).and_modify(|known| *known = size);
+        };
         self.0.effect("resize volume", "db", resize).await
     }
 
