@@ -178,7 +178,7 @@ impl SyntaxReader<'_> {
     }
 
     /// Reports an error at the next token, unless it is a consequence of the last one.
-    fn report(&mut self, ahead: usize, message: String) {
+    fn report(&mut self, ahead: usize, message: &str) {
         if !self.is_quiet {
             self.is_quiet = true;
             let at = self.token(ahead).at;
@@ -188,7 +188,7 @@ impl SyntaxReader<'_> {
 
     fn report_expected(&mut self, what: &str, expected: TokenKinds) {
         let message = format!("{what} input '{}' expecting {}", self.shown(), shown_set(expected));
-        self.report(0, message);
+        self.report(0, &message);
     }
 
     /// Checks that the next token is one of a decision. A single wrong token before such a token is deleted.
@@ -224,7 +224,7 @@ impl SyntaxReader<'_> {
         }
         if self.is_next(self.in_context(after)) {
             let message = format!("missing {} at '{}'", shown_set(expected), self.shown());
-            self.report(0, message);
+            self.report(0, &message);
             return Ok(());
         }
         self.report_expected("mismatched", expected);
@@ -345,7 +345,7 @@ impl SyntaxReader<'_> {
         } else {
             message
         };
-        self.report(1, message);
+        self.report(1, &message);
         Err(SyntaxFailure)
     }
 

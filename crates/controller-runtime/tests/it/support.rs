@@ -238,7 +238,7 @@ pub(crate) fn alone_in_real_time<F: Future<Output = ()>>(name: &str, test: impl 
 }
 
 /// Time of a test in its own process.
-#[derive(PartialEq)]
+#[derive(Clone, Copy, PartialEq)]
 enum TestTime {
     Paused,
     Real,
