@@ -13,8 +13,8 @@ pub(in crate::manager) const PAGE: &str = "/explain/";
 
 const HTML: &str = include_str!("page.html");
 /// SHA-256 of the page, of its style and of its script, in base64; checked by a test.
-const SHA: &str = "evYdXNNg2JZOVnLkaSR0zTfyX4Maw93Ta6aFm/SgVSs=";
-const STYLE_SHA: &str = "ZQ8pWk86THbE3oqZKn5PCzAra4sAGrxjAVFyf6ZNWx8=";
+const SHA: &str = "fiq+rZSBBdGiiPYOejQeZK/xO6XDBUVPSXCoFiW8siI=";
+const STYLE_SHA: &str = "dZJ7G1LWHGLeSz2oTLJU8vYLMq2WLIPhVOl1i9PirJw=";
 const SCRIPT_SHA: &str = "Le95yRqIJpKrpnKzVbGZdShesH/ELNDe96e1q0kiKGo=";
 
 pub(in crate::manager) fn answer(request: &HttpRequest) -> HttpResponse {
