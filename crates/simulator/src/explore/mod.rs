@@ -348,7 +348,7 @@ pub(crate) fn search(
     let extent = Extent { steps: definition.steps.len(), replicas, depth: explore.depth };
     let plans = plans(reference.outcome(), extent, &explore.strategies);
     let mut shows_something = !reference.outcome().writes.is_empty() || !definition.checks.is_empty();
-    // An operator may rightly write nothing without faults, such as one that deletes what has expired.
+    // Without faults a correct operator may have nothing to write, such as one that deletes expired objects.
     assert!(
         (shows_something || reference.outcome().reconciles()) && !plans.is_empty(),
         "the simulation {:?} tests nothing: the operator changes nothing in the run without faults, so no fault has a place. \

@@ -108,8 +108,8 @@ impl ClientBuilder {
     }
 
     /// Calls `service`, such as an API server in process, instead of the [`kube::Client`], whose default namespace still applies. A
-    /// [`kube::Client`] hands each request to a task of its own and cannot be told not to repeat it, so that each body passes another one
-    /// first; a request to a service is a call. The service must not repeat requests. Default: the [`kube::Client`].
+    /// [`kube::Client`] hands each request to a task of its own, and may repeat it, which a wrapper around each body prevents. A request to a
+    /// service is a plain call without either. The service must not repeat requests. Default: the [`kube::Client`].
     pub fn service<S, B>(mut self, service: S) -> Self
     where
         S: Service<Request<Body>, Response = Response<B>, Error: Into<BoxError>, Future: Send>

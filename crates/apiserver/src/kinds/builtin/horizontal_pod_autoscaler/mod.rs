@@ -139,7 +139,8 @@ fn drop_annotations(object: &mut Value) {
     drop_empty_annotations(object);
 }
 
-/// Converts an object of `v1` to the stored version and back, as decoding in kube-apiserver does: it writes the annotations anew.
+/// Converts an object of `v1` to the stored version and back, as decoding in kube-apiserver does. The
+/// conversion back writes the annotations.
 fn normalize(object: &mut Value) {
     const KIND: &str = "HorizontalPodAutoscaler";
     to_storage(object);
