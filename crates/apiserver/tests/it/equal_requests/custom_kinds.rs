@@ -12,63 +12,6 @@ const PAIRS: [&str; 2] =
     ["/apis/example.com/v1/namespaces/default/pairs", "/apis/example.com/v2/namespaces/default/pairs"];
 
 #[tokio::test]
-async fn the_values_of_a_scale_are_validated() {
-    let scales = r#"{"metadata":{"name":"sizes.example.com"},"spec":{"group":"example.com","scope":"Namespaced",
-        "names":{"plural":"sizes","kind":"Size"},"versions":[{"name":"v1","served":true,"storage":true,
-        "subresources":{"status":{},"scale":{"specReplicasPath":".spec.replicas","statusReplicasPath":".status.replicas",
-        "labelSelectorPath":".status.selector"}},
-        "schema":{"openAPIV3Schema":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}]}}"#;
-    let sizes = "/apis/example.com/v1/namespaces/default/sizes";
-    let size = |replicas: &str| {
-        format!(
-            r#"{{"apiVersion":"example.com/v1","kind":"Size","metadata":{{"name":"a"}},"spec":{{"replicas":{replicas}}}}}"#
-        )
-    };
-    let status = format!("{sizes}/a/status");
-    check(&[
-        ("POST", DEFINITIONS, scales, 201, &[]),
-        (
-            "POST",
-            sizes,
-            &size("-1"),
-            422,
-            &[".spec.replicas: Invalid value: -1: should be a non-negative integer"],
-        ),
-        (
-            "POST",
-            sizes,
-            &size("2147483648"),
-            422,
-            &[".spec.replicas: Invalid value: 2147483648: should be less than or equal to 2147483647"],
-        ),
-        (
-            "POST",
-            sizes,
-            &size(r#""x""#),
-            422,
-            &[".spec.replicas accessor error: x is of the type string, expected int64"],
-        ),
-        (
-            "POST",
-            sizes,
-            &size("1").replace(r#"{"replicas":1}"#, "1"),
-            422,
-            &[".spec.replicas accessor error: 1 is of the type int64, expected map[string]interface{}"],
-        ),
-        ("POST", sizes, &size("1"), 201, &[]),
-        ("merge", &status, r#"{"status":{"replicas":-2}}"#, 422, &[".status.replicas: Invalid value: -2"]),
-        (
-            "merge",
-            &status,
-            r#"{"status":{"selector":1}}"#,
-            422,
-            &[".status.selector accessor error: 1 is of the type int64, expected string"],
-        ),
-    ])
-    .await;
-}
-
-#[tokio::test]
 async fn warnings_of_finalizers_depend_on_a_dot_and_spare_standard_ones() {
     let with = |finalizer: &str| {
         THING.replace(r#""name":"a""#, &format!(r#""name":"a","finalizers":["{finalizer}"]"#))
@@ -112,24 +55,6 @@ async fn a_body_without_a_version_is_refused_with_an_empty_version() {
             r#"{"kind":"Other","metadata":{"labels":5}}"#,
             400,
             &[r#"Other in version \"\" cannot be handled as a Thing: json: cannot unmarshal number"#],
-        ),
-    ])
-    .await;
-}
-
-#[tokio::test]
-async fn the_first_deletion_of_a_definition_ignores_the_propagation_policy() {
-    let definition = format!("{DEFINITIONS}/things.example.com");
-    let options = |policy: &str| format!(r#"{{"dryRun":["All"],"propagationPolicy":"{policy}"}}"#);
-    check(&[
-        ("POST", DEFINITIONS, DEFINITION, 201, &[]),
-        ("DELETE", &definition, &options("Orphan"), 200, &["customresourcecleanup", r#"!"orphan""#]),
-        (
-            "DELETE",
-            &definition,
-            &options("Foreground"),
-            200,
-            &["customresourcecleanup", "!foregroundDeletion"],
         ),
     ])
     .await;
@@ -381,43 +306,6 @@ async fn the_metadata_of_an_embedded_object_are_validated() {
 }
 
 #[tokio::test]
-async fn the_approval_of_a_definition_in_a_protected_group_has_a_condition() {
-    let approval = r#""metadata":{"annotations":{"api-approved.kubernetes.io":"unapproved, test"},"#;
-    let definition = DEFINITION.replace("example.com", "x.k8s.io").replace("\"metadata\":{", approval);
-    let condition = [
-        r#""type":"KubernetesAPIApprovalPolicyConformant""#,
-        r#""reason":"UnapprovedAnnotation""#,
-        r#""message":"not approved: \"unapproved, test\"""#,
-    ];
-    check(&[
-        ("POST", DEFINITIONS, &definition, 201, &[]),
-        ("GET", &format!("{DEFINITIONS}/things.x.k8s.io"), "", 200, &condition),
-    ])
-    .await;
-}
-
-#[tokio::test]
-async fn a_scale_below_zero_is_refused_by_the_schema_too() {
-    let sizes = r#"{"metadata":{"name":"sizes.example.com"},"spec":{"group":"example.com","scope":"Namespaced",
-        "names":{"plural":"sizes","kind":"Size"},"versions":[{"name":"v1","served":true,"storage":true,
-        "subresources":{"scale":{"specReplicasPath":".spec.size","statusReplicasPath":".status.size"}},
-        "schema":{"openAPIV3Schema":{"type":"object","properties":{"spec":{"type":"object","properties":
-        {"size":{"type":"integer","minimum":1}}}}}}}]}}"#;
-    let path = "/apis/example.com/v1/namespaces/default/sizes";
-    let size = r#"{"apiVersion":"example.com/v1","kind":"Size","metadata":{"name":"a"},"spec":{"size":1}}"#;
-    let scale =
-        r#"{"apiVersion":"autoscaling/v1","kind":"Scale","metadata":{"name":"a"},"spec":{"replicas":-1}}"#;
-    let errors = "[spec.size: Invalid value: -1: spec.size in body should be greater than or equal to 1, .spec.size: Invalid value: -1: \
-                  should be a non-negative integer]";
-    check(&[
-        ("POST", DEFINITIONS, sizes, 201, &[]),
-        ("POST", path, size, 201, &[]),
-        ("PUT", &format!("{path}/a/scale"), scale, 422, &[errors]),
-    ])
-    .await;
-}
-
-#[tokio::test]
 async fn the_type_of_a_patch_is_checked_before_the_type_of_the_response() {
     let definition =
         DEFINITION.replace(r#""storage":true,"#, r#""storage":true,"subresources":{"status":{}},"#);
@@ -513,33 +401,6 @@ async fn errors_of_metadata_come_before_a_missing_version() {
         ),
         ("merge", &format!("{path}?fieldValidation=Strict"), r#"{"apiVersion":null,"x":1}"#, 500, &[missing]),
         ("merge", &path, r#"{"apiVersion":"","kind":""}"#, 422, &["Object 'Kind' is missing in"]),
-    ])
-    .await;
-}
-
-#[tokio::test]
-async fn a_scale_is_read_and_written_like_its_object() {
-    let deployments = "/apis/apps/v1/namespaces/default/deployments";
-    let deployment = r#"{"metadata":{"name":"a"},"spec":{"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},
-        "spec":{"containers":[{"name":"a","image":"a"}]}}}}"#;
-    let scale = format!("{deployments}/a/scale");
-    let absent = format!("{deployments}/b/scale");
-    let other = r#"{"metadata":{"name":"b","namespace":"c"},"spec":{"replicas":1}}"#;
-    let missing = "deployments.apps \\\"b\\\" not found";
-    check(&[
-        ("POST", deployments, deployment, 201, &[]),
-        ("GET", &format!("{scale}?export=true"), "", 400, &["the export parameter, deprecated since v1.14"]),
-        ("GET", &format!("{absent}?resourceVersion=x"), "", 500, &["resourceVersion: Invalid value"]),
-        ("PUT", &scale, other, 400, &["the namespace of the provided object does not match"]),
-        ("merge", &scale, other, 400, &["the namespace of the provided object does not match"]),
-        ("merge", &absent, "[]", 404, &[missing]),
-        (
-            "apply",
-            &format!("{absent}?fieldManager=m"),
-            r#"{"apiVersion":"v1","kind":"Pod"}"#,
-            404,
-            &[missing],
-        ),
     ])
     .await;
 }

@@ -91,3 +91,20 @@ async fn a_repeated_deletion_is_no_write() {
     ])
     .await;
 }
+
+#[tokio::test]
+async fn a_refused_deletion_of_jobs_does_not_warn() {
+    let jobs = "/apis/batch/v1/namespaces/default/jobs";
+    let selected = format!("{jobs}?fieldSelector=status.succeeded=0");
+    check(&[
+        (
+            "DELETE",
+            &selected,
+            "",
+            400,
+            &["field label \\\"status.succeeded\\\" not supported", "!child pods"],
+        ),
+        ("DELETE", jobs, "", 200, &["child pods"]),
+    ])
+    .await;
+}

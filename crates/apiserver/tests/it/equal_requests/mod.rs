@@ -1,9 +1,12 @@
 //! Answers of a kube-apiserver 1.36.3 that `just differential` found to differ, each shortened to a few requests.
 
 mod builtin_kinds;
+mod builtin_metadata;
 mod custom_kinds;
+mod definitions;
 mod deletions;
 mod patches;
+mod scales;
 mod views;
 mod writes;
 
@@ -13,6 +16,8 @@ use http_body_util::{BodyExt, Full};
 use kube_apiserver_embedded::{ApiServer, Options};
 use tower_service::Service;
 
+const APPS: &str = "/apis/apps/v1/namespaces/default";
+const CORE: &str = "/api/v1/namespaces/default";
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const METADATA_LIST: &str = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io";
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";

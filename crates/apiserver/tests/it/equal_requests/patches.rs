@@ -1,6 +1,6 @@
 //! Patches: their operations, and patches that change the type of an object.
 
-use super::{DEFINITION, DEFINITIONS, MAPS, THING, THINGS, check};
+use super::{APPS, DEFINITION, DEFINITIONS, MAPS, THING, THINGS, check};
 
 const MAP: &str = r#"{"metadata":{"name":"a"},"data":{"k":"v"}}"#;
 const REJECTED: &str = "the server rejected our request due to an error in our request";
@@ -176,6 +176,48 @@ async fn values_in_the_keys_of_elements_are_shown_as_by_the_merge_library() {
             500,
             &[&format!(r#".spec.ports[port=a=[1,\"b\",null],protocol=\"UDP\"].port: {end}"#)],
         ),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn a_patch_cannot_change_the_type_of_an_object_or_a_scale() {
+    let sets = format!("{APPS}/replicasets");
+    let set = r#"{"metadata":{"name":"a"},"spec":{"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},
+        "spec":{"containers":[{"name":"a","image":"a"}]}}}}"#;
+    let (path, scale) = (format!("{sets}/a"), format!("{sets}/a/scale"));
+    let unnamed = "(a based on URL) was undeterminable: name must be provided";
+    let warnings: &[&str] = &[unnamed, r#"unknown field \"spec\""#, r#"unknown field \"metadata\""#];
+    let of_version = r#"no kind \"X\" is registered for version \"autoscaling/v1\" in scheme"#;
+    check(&[
+        ("POST", &sets, set, 201, &[]),
+        ("merge", &scale, r#"{"kind":"X"}"#, 422, &[of_version]),
+        ("merge", &scale, r#"{"apiVersion":"a/b/c"}"#, 422, &["unexpected GroupVersion string: a/b/c"]),
+        (
+            "merge",
+            &scale,
+            r#"{"apiVersion":"apps/v1","kind":"Deployment"}"#,
+            422,
+            &["converting (v1.Deployment) to (autoscaling.Scale): unknown conversion"],
+        ),
+        ("merge", &scale, r#"{"apiVersion":""}"#, 400, warnings),
+        ("merge", &path, r#"{"apiVersion":""}"#, 400, warnings),
+        ("merge", &path, r#"{"apiVersion":"","kind":""}"#, 400, warnings),
+        (
+            "merge",
+            &path,
+            r#"{"apiVersion":"","kind":"X"}"#,
+            422,
+            &[r#"no kind \"X\" is registered for the internal version of group \"apps\" in scheme"#],
+        ),
+        (
+            "merge",
+            &format!("{path}?fieldValidation=Strict"),
+            r#"{"apiVersion":""}"#,
+            422,
+            &[r#"strict decoding error: unknown field \"metadata\", unknown field \"spec\""#],
+        ),
+        ("merge", &path, r#"{"kind":""}"#, 200, &[]),
     ])
     .await;
 }

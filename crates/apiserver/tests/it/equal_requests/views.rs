@@ -1,9 +1,6 @@
-//! Metadata of objects, and fields of selectors.
+//! Reads: metadata of objects, options of lists, fields of selectors.
 
-use super::{DEFINITIONS, METADATA_LIST, TABLE, check};
-use crate::equal_requests::MAPS;
-
-const APPS: &str = "/apis/apps/v1/namespaces/default";
+use super::{APPS, CORE, DEFINITIONS, MAPS, METADATA_LIST, TABLE, check};
 
 #[tokio::test]
 async fn metadata_lack_annotations_that_are_fields_of_the_internal_type() {
@@ -199,6 +196,26 @@ async fn a_future_revision_of_an_event_is_refused_at_once() {
     check(&[
         ("GET", &format!("{events}/a?resourceVersion=99999999"), "", 504, &[part, "!retryAfterSeconds"]),
         ("GET", &format!("{events}?resourceVersion=99999999"), "", 504, &[part, "!retryAfterSeconds"]),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn numbers_in_the_options_of_a_list_are_read_before_selectors() {
+    let part = r#"strconv.ParseInt: parsing \"y\": invalid syntax"#;
+    check(&[
+        ("GET", &format!("{MAPS}?limit=y&labelSelector=a%20in"), "", 400, &[part]),
+        ("GET", &format!("{MAPS}?limit=x&timeoutSeconds=y&fieldSelector=z"), "", 400, &[part]),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn a_bad_resource_version_has_another_error_for_uncached_kinds() {
+    let part = r#"invalid resource version: resourceVersion: Invalid value: \"x\""#;
+    check(&[
+        ("GET", &format!("{CORE}/events/a?resourceVersion=x"), "", 400, &[part]),
+        ("GET", &format!("{MAPS}/a?resourceVersion=x"), "", 500, &["!invalid resource version"]),
     ])
     .await;
 }
