@@ -17,6 +17,8 @@ mod conversion_review;
 mod converted_text;
 mod memo;
 mod response_text;
+mod restored_metadata;
+mod sent_object;
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -39,6 +41,7 @@ use self::cache::{Cache, Id};
 use self::conversion_review::Review;
 use self::converted_text::ConvertedText;
 pub(crate) use self::memo::Memo;
+use self::sent_object::{SentAsStored, original};
 use crate::kind::registry::ServedKind;
 use crate::kind::storage_version::version_number;
 use crate::kind::webhook_conversion::{ObjectVersion, WebhookConversion};
@@ -457,41 +460,6 @@ fn batches<'a, 'b>(objects: &'a [Placed<'b>]) -> Vec<&'a [Placed<'b>]> {
         batches.push(&objects[first..]);
     }
     batches
-}
-
-/// The version of the objects that a review contains as they are stored.
-struct SentAsStored<'a> {
-    served: Arc<ServedKind>,
-    version: &'a ObjectVersion,
-}
-
-impl<'a> SentAsStored<'a> {
-    /// Returns the storage version, if it is served with the schema that the webhook's conversion uses.
-    fn of(cluster: &ClusterState, served: &ServedKind, webhook: &'a WebhookConversion) -> Option<Self> {
-        let version = webhook.version(&webhook.storage)?;
-        let (group, plural) = (&served.resource.group, &served.resource.plural);
-        let served = cluster.registry().get(group, &version.name, plural).map(Arc::clone)?;
-        Arc::ptr_eq(&served.schema, &version.schema).then_some(Self { served, version })
-    }
-
-    /// Whether pruning and defaults would not change the stored object, because it was written with the same schema.
-    fn applies_to(&self, stored: &Stored) -> bool {
-        self.served.reads_as_stored(stored)
-    }
-}
-
-/// Returns an object as a review contains it: in the version in which it is stored, with the defaults of that version, without a revision.
-fn original(webhook: &WebhookConversion, stored: &Stored) -> Result<Value, ApiError> {
-    let version = webhook.version_of_stored(stored).ok_or_else(|| {
-        ApiError::internal(
-            "request to convert CR from an invalid group/version: the definition no longer has it",
-        )
-    })?;
-    let mut object = stored.document.to_value(&version.kind, stored.revision);
-    metadata::of(&mut object).remove("resourceVersion");
-    version.schema.prune(&mut object);
-    version.schema.default(&mut object);
-    Ok(object)
 }
 
 /// Checks the metadata of an object that is stored in another version, which must be those of ObjectMeta.

@@ -1,5 +1,6 @@
 //! Jobs.
 
+mod index_list;
 mod job_spec;
 mod job_status;
 mod job_update;

@@ -3,20 +3,23 @@
 //! If all versions of a definition have the same schema, kube-apiserver stores it once, in a field of `spec` that the API no longer
 //! has. Errors then name that field: `spec.validation.openAPIV3Schema`.
 
+mod selectable_fields;
+mod shown_versions;
+
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 use kube_apimachinery::cel::ObjectRules;
 use kube_apimachinery::go::{json, quote};
-use kube_apimachinery::schema::{Brackets, RootKeyword, Schema, find_field};
+use kube_apimachinery::schema::{RootKeyword, Schema};
 use kube_apimachinery::status::FieldError;
 use regex::Regex;
 use serde_json::Value;
 
+use self::selectable_fields::{check_selectable, old_version, selectable_limit};
+use self::shown_versions::shown;
 use super::{label_1035, list, text};
 
-/// Maximum number of selectable fields.
-const SELECTABLE: usize = 8;
 const COLUMN_TYPES: &str = "boolean,date,integer,number,string";
 const COLUMN_FORMATS: &str = "byte,date,date-time,double,float,int32,int64,password";
 /// Fields that a schema may have at its root if `status` is a subresource, with the names of Go.
@@ -25,8 +28,6 @@ const ROOT_FIELDS: &str = "Description Type Format Title Maximum ExclusiveMaximu
                            ExternalDocs Example XPreserveUnknownFields XValidations";
 /// Fields that kube-apiserver keeps in `spec` if they are equal in all versions. `check_shared` validates them then, otherwise `check_own`.
 const SHARED: [&str; 4] = ["schema", "subresources", "additionalPrinterColumns", "selectableFields"];
-/// Bytes of shown versions after which a message leaves out the others.
-const LENGTH: usize = 64 << 10;
 /// Maximum length of a deprecation warning in bytes, which the message calls characters.
 const WARNING: usize = 256;
 
@@ -246,81 +247,6 @@ fn check_deprecation(version: &Value, place: &str, errors: &mut Vec<FieldError>)
 static UNPRINTABLE: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"[^\pL\pM\pN\pP\pS ]").expect("a valid pattern"));
 
-/// Returns the versions as kube-apiserver shows them in messages: fields of `SHARED` that are not in `own` are null.
-fn shown(spec: &Value, own: &BTreeSet<&str>) -> String {
-    if spec["versions"].is_null() {
-        return "null".to_owned();
-    }
-    let text = |value: &Value, field: &str| Value::from(text(value, field)).to_string();
-    let flag = |value: &Value, field: &str| value[field] == true;
-    let list = |version: &Value, field: &str, one: &dyn Fn(&Value) -> String| match version[field].as_array()
-    {
-        Some(list) if own.contains(field) => {
-            format!("[{}]", list.iter().map(one).collect::<Vec<_>>().join(","))
-        }
-        _ => "null".to_owned(),
-    };
-    let versions = self::list(spec, "versions").iter().map(|version| {
-        let schema = match &version["schema"] {
-            schema @ Value::Object(_) if own.contains("schema") => {
-                format!("{{\"OpenAPIV3Schema\":{}}}", Schema::shown(&schema["openAPIV3Schema"]))
-            }
-            _ => "null".to_owned(),
-        };
-        let subresources = match &version["subresources"] {
-            value @ Value::Object(_) if own.contains("subresources") => {
-                let scale = &value["scale"];
-                let scale = if scale.is_object() {
-                    format!(
-                        "{{\"SpecReplicasPath\":{},\"StatusReplicasPath\":{},\"LabelSelectorPath\":{}}}",
-                        text(scale, "specReplicasPath"),
-                        text(scale, "statusReplicasPath"),
-                        scale["labelSelectorPath"]
-                    )
-                } else {
-                    "null".to_owned()
-                };
-                let status = if value["status"].is_null() { "null" } else { "{}" };
-                format!("{{\"Status\":{status},\"Scale\":{scale}}}")
-            }
-            _ => "null".to_owned(),
-        };
-        let columns = list(version, "additionalPrinterColumns", &|column| {
-            format!(
-                "{{\"Name\":{},\"Type\":{},\"Format\":{},\"Description\":{},\"Priority\":{},\"JSONPath\":{}}}",
-                text(column, "name"),
-                text(column, "type"),
-                text(column, "format"),
-                text(column, "description"),
-                column["priority"].as_i64().unwrap_or(0),
-                text(column, "jsonPath")
-            )
-        });
-        let selectable = list(version, "selectableFields", &|field| {
-            format!("{{\"JSONPath\":{}}}", text(field, "jsonPath"))
-        });
-        format!(
-            "{{\"Name\":{},\"Served\":{},\"Storage\":{},\"Deprecated\":{},\"DeprecationWarning\":{},\"Schema\":{schema},\
-             \"Subresources\":{subresources},\"AdditionalPrinterColumns\":{columns},\"SelectableFields\":{selectable}}}",
-            text(version, "name"),
-            flag(version, "served"),
-            flag(version, "storage"),
-            flag(version, "deprecated"),
-            version["deprecationWarning"],
-        )
-    });
-    let mut shown = String::from("[");
-    for (index, version) in versions.enumerate() {
-        if shown.len() > LENGTH {
-            shown.push('…');
-            break;
-        }
-        shown.push_str(if index > 0 { "," } else { "" });
-        shown.push_str(&version);
-    }
-    shown + "]"
-}
-
 fn check_scale(scale: &Value, place: &str, errors: &mut Vec<FieldError>) {
     if !scale.is_object() {
         return;
@@ -386,137 +312,5 @@ fn check_column(column: &Value, place: &str, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// Returns the old version with a name. It has no selectable fields of its own if they are the same in all old versions.
-fn old_version<'a>(before: &'a [Value], name: &str) -> Option<&'a Value> {
-    let is_own = before.len() > 1 && !shared(before, "selectableFields").1;
-    before.iter().find(|version| text(version, "name") == name).filter(|_| is_own)
-}
-
-/// Returns the maximum number of selectable fields of a version: none if it had too many before, and they stay the same.
-fn selectable_limit(version: &Value, before: Option<&Value>) -> usize {
-    let fields = list(version, "selectableFields");
-    let same = before.is_some_and(|before| list(before, "selectableFields") == fields);
-    if same && fields.len() > SELECTABLE { usize::MAX } else { SELECTABLE }
-}
-
-/// Validates the selectable fields of a version, of which there are at most `limit`. `missing` is the error if there is no schema.
-fn check_selectable(
-    version: &Value,
-    schema: Option<&Value>,
-    limit: usize,
-    place: &str,
-    missing: &str,
-    errors: &mut Vec<FieldError>,
-) {
-    let fields = list(version, "selectableFields");
-    if fields.is_empty() {
-        return;
-    }
-    let Some(schema) = schema else {
-        errors.push(FieldError::invalid(place, "\"\"", missing));
-        return;
-    };
-    let mut seen = BTreeSet::new();
-    for (index, path) in fields.iter().map(|field| text(field, "jsonPath")).enumerate() {
-        if errors.len() >= super::ERRORS {
-            return;
-        }
-        let field = format!("{place}[{index}].jsonPath");
-        if path.is_empty() {
-            errors.push(FieldError::required(field, ""));
-            continue;
-        }
-        let mut invalid =
-            |detail: &str| errors.push(FieldError::invalid(field.clone(), &quote(path), detail));
-        let found = match find_field(path, schema, Brackets::Forbidden) {
-            Ok(found) => found,
-            Err(why) => {
-                invalid(&format!("is an invalid path: {why}"));
-                continue;
-            }
-        };
-        if found.root == "metadata" {
-            invalid("must not point to fields in metadata");
-        }
-        let kind = found.schema.map_or("", |schema| text(schema, "type"));
-        if !["string", "boolean", "integer"].contains(&kind) {
-            invalid(
-                "must point to a field of type string, boolean or integer. Enum string fields and strings with formats are \
-                 allowed.",
-            );
-        }
-        if !seen.insert(found.path) {
-            let message = format!("Duplicate value: {}", quote(path));
-            errors.push(FieldError { reason: "FieldValueDuplicate", field, message });
-        }
-    }
-    if seen.len() > limit {
-        errors.push(FieldError {
-            reason: "FieldValueTooMany",
-            field: place.to_owned(),
-            message: format!("Too many: {}: must have at most {SELECTABLE} items", seen.len()),
-        });
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    fn check(old: &Value, new: &Value, expected: &[&str]) {
-        let mut errors = Vec::new();
-        check_all(&json!({ "versions": new }), &json!({ "versions": old }), &mut errors);
-        check_shared(&json!({ "versions": new }), &json!({ "versions": old }), &mut errors);
-        let errors: Vec<String> =
-            errors.into_iter().map(|error| format!("{} {}", error.reason, error.field)).collect();
-        assert_eq!(errors, expected);
-    }
-
-    fn version(name: &str, more: &Value) -> Value {
-        let mut version = json!({"name": name, "served": true, "storage": name == "v1"});
-        version.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-        version
-    }
-
-    #[test]
-    fn an_old_schema_follows_the_rule_of_a_new_status_subresource() {
-        let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-embedded-resource": true, "nullable": false}});
-        let plain = version("v1", &json!({"schema": schema}));
-        let with_status = version("v1", &json!({"schema": schema, "subresources": {"status": {}}}));
-        check(&json!([plain]), &json!([plain]), &[]);
-        let field = "FieldValueInvalid spec.validation.openAPIV3Schema";
-        check(&json!([plain]), &json!([with_status]), &[field]);
-        check(&json!([with_status]), &json!([with_status]), &[field]);
-    }
-
-    #[test]
-    fn too_many_selectable_fields_may_stay() {
-        let fields = |count: usize| -> Value {
-            (0..count).map(|n| json!({"jsonPath": format!(".spec.f{n}")})).collect()
-        };
-        let properties: serde_json::Map<String, Value> =
-            (0..12).map(|n| (format!("f{n}"), json!({"type": "string"}))).collect();
-        // A schema that all versions shared would not be the versions' own.
-        let schema = |name: &str| {
-            json!({"openAPIV3Schema": {"type": "object", "description": name, "properties": {
-                "spec": {"type": "object", "properties": properties},
-            }}})
-        };
-        let one = |name: &str, count: usize| {
-            version(name, &json!({"schema": schema(name), "selectableFields": fields(count)}))
-        };
-        let shared = "FieldValueTooMany spec.selectableFields";
-        check(&json!([]), &json!([one("v1", 9)]), &[shared]);
-        check(&json!([one("v1", 8)]), &json!([one("v1", 9)]), &[shared]);
-        check(&json!([one("v1", 9)]), &json!([one("v1", 9)]), &[]);
-        check(&json!([one("v1", 9)]), &json!([one("v1", 10)]), &[shared]);
-        // With different fields, each version counts for itself.
-        let two = json!([one("v1", 9), one("v2", 10)]);
-        let second = "FieldValueTooMany spec.versions[1].selectableFields";
-        check(&two, &two, &[]);
-        check(&two, &json!([one("v1", 9), one("v2", 11)]), &[second]);
-        check(&two, &json!([one("v1", 9), one("v3", 10)]), &[second]);
-    }
-}
+mod tests;
