@@ -7,7 +7,7 @@ use http::{
     header::{HeaderValue, USER_AGENT},
 };
 
-use super::{Election, ManagerOptions};
+use super::{ManagerOptions, election_setup::ElectionSetup};
 use crate::{
     cache::Cache,
     client::{self, Client, ClientBuilder, DeclarationCheck, WriteGate},
@@ -40,7 +40,7 @@ impl Clients {
         host: &str,
         options: &ManagerOptions,
         metrics: &Metrics,
-        election: Option<&Election>,
+        election: Option<&ElectionSetup>,
         gate: Option<Arc<dyn WriteGate>>,
         observers: &Observers<'_>,
     ) -> Self {

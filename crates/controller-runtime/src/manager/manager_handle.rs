@@ -9,8 +9,9 @@ use tokio::sync::watch;
 use super::{
     AddError, ManagerOptions, NeverReadyError, Runnable, RunnableHandle, State, UnmanagedController,
     cache_runnable::CacheRunnable,
-    clients::{Clients, Observers, connect, host_of, metered},
+    clients::{Clients, Observers, connect, host_of},
     cluster::Clusters,
+    election_setup::ElectionSetup,
     explain_api::{RecentAnswers, Subscriptions},
     explainer::Explainer,
     servers::Servers,
@@ -23,8 +24,7 @@ use crate::{
     client::{Client, DeclarationCheck, transport::declaration_check::UndeclaredRequests},
     controller::{self, Controller, ControllerSettings, GroupKind, WarmUp},
     findings::client_calls::ClientFindings,
-    leader_election::{self, LeasePermitIssuer},
-    metrics::{ElectionMetrics, Metrics},
+    metrics::Metrics,
     object::StaticObject,
     reconcile,
     request_queue::Explain,
@@ -100,7 +100,7 @@ pub(super) struct ManagerShared {
     pub(super) registry: Arc<Runnables>,
     pub(super) state: watch::Sender<State>,
     pub(super) readiness: watch::Sender<Readiness>,
-    pub(super) election: Option<Election>,
+    pub(super) election: Option<ElectionSetup>,
     /// Whether this process leads.
     pub(super) leads: watch::Sender<bool>,
     /// Names of reconciles and runnables that still run after the lease was lost, because they cannot be stopped.
@@ -112,22 +112,14 @@ pub(super) struct ManagerShared {
     pub(super) declaration_check: Option<Arc<DeclarationCheck>>,
 }
 
-/// This manager's part in a leader election.
-pub(super) struct Election {
-    pub(super) options: leader_election::LeaderElectionOptions,
-    pub(super) issuer: Arc<LeasePermitIssuer>,
-    pub(super) metrics: ElectionMetrics,
-    /// Connection for requests about the lease.
-    pub(super) client: kube::Client,
-}
-
 impl Manager {
     /// Makes a manager that reaches the cluster through `client`: for tests with an in-process client, and for
     /// connections that you make yourself. In operators prefer [`Manager::from_config`], which detects dead
     /// connections.
     ///
-    /// The leader election uses `client` as well, unless [`leader_election::LeaderElectionOptions::client`] sets
-    /// another one; [`Manager::from_config`] gives it a connection of its own.
+    /// The leader election uses `client` as well, unless
+    /// [`LeaderElectionOptions::client`](crate::leader_election::LeaderElectionOptions::client) sets another one.
+    /// [`Manager::from_config`] makes a separate connection for it.
     ///
     /// Each request is sent once, even if `client` retries by itself: the retries of [`kube::Config::default_retry`],
     /// which [`kube::Client::try_default`] turns on, do not apply to requests of this manager and its clients.
@@ -143,7 +135,7 @@ impl Manager {
             election.declare(cache.declarations());
         }
         let host = options.host.as_deref().unwrap_or_default();
-        let election = Election::new(&client, host, &options, &metrics);
+        let election = ElectionSetup::new(&client, host, &options, &metrics);
         let declaration_check = declaration_check(&client, &options, &cache);
         let observers =
             Observers { cache: &cache, findings: &findings, declaration_check: declaration_check.as_ref() };
@@ -425,21 +417,6 @@ impl Manager {
 
     pub(super) fn handle(&self, id: runnable::Id) -> RunnableHandle {
         RunnableHandle::new(id, &self.shared.registry)
-    }
-}
-
-impl Election {
-    /// The part of a manager with these options; `None` without leader election.
-    fn new(client: &kube::Client, host: &str, options: &ManagerOptions, metrics: &Metrics) -> Option<Self> {
-        let election = options.leader_election.clone()?;
-        let connection = election.own_client().unwrap_or(client).clone();
-        Some(Self {
-            // Without the options of the other clients: their rate limit could delay a renewal.
-            client: metered(connection, host, options, metrics).build().kube().clone(),
-            metrics: metrics.election(election.id()),
-            issuer: Arc::new(LeasePermitIssuer::new()),
-            options: election,
-        })
     }
 }
 

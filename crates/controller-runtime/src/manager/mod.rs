@@ -6,6 +6,7 @@ mod clients;
 mod cluster;
 mod declared;
 mod election_handle;
+mod election_setup;
 mod error;
 mod event_writer;
 mod explain_api;
@@ -24,7 +25,7 @@ mod webhook_setup;
 
 #[cfg(feature = "clap")]
 pub use self::flags::Flags;
-use self::manager_handle::{Election, ManagerShared};
+use self::manager_handle::ManagerShared;
 pub use self::{
     cluster::Cluster,
     error::{AddError, ManagerError},

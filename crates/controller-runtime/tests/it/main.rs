@@ -20,6 +20,8 @@ mod client_reads;
 mod client_requests;
 mod clusters;
 mod controller;
+mod declarations;
+mod dynamic_watches;
 mod events;
 mod explain;
 mod explain_api;

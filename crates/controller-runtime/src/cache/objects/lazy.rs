@@ -19,6 +19,7 @@ use super::{
     object_codec::{CodecContext, DecodedBudget, KeptObject},
     reads::{ReadPattern, Reads},
     stats::{add, subtract},
+    stored_text::StoredText,
 };
 use crate::{
     json::path::failed_at,
@@ -61,18 +62,6 @@ struct ObjectState<K> {
 struct StoredForm<K> {
     text: StoredText,
     object: Decoded<K>,
-}
-
-/// The text of a state. `Plain` becomes `Compressed` when the compression backlog is processed. `Shared` becomes
-/// `Plain` or `Compressed` when the state gets a text of its own ([`Lazy::replace_text`]).
-enum StoredText {
-    /// No text: the object is always decoded.
-    None,
-    /// The uncompressed text.
-    Plain(Arc<[u8]>),
-    Compressed(CompressedText),
-    /// The text of another Rust type's state.
-    Shared(Arc<dyn TextSource>),
 }
 
 /// The decoded object of a state.
@@ -440,39 +429,6 @@ impl<K> Decoded<K> {
         match self {
             Self::No(reads) | Self::InBudget(_, reads) => *reads,
             Self::Always(..) | Self::Never(_) => Reads::default(),
-        }
-    }
-}
-
-impl StoredText {
-    fn bytes(&self) -> usize {
-        match self {
-            Self::None | Self::Shared(_) => 0,
-            Self::Plain(text) => text.len(),
-            Self::Compressed(compressed) => compressed.len(),
-        }
-    }
-
-    fn text_len(&self) -> usize {
-        match self {
-            Self::None => 0,
-            Self::Plain(text) => text.len(),
-            Self::Compressed(compressed) => compressed.text_len().unwrap_or_default(),
-            Self::Shared(source) => source.text_len(),
-        }
-    }
-
-    fn is_shared(&self) -> bool {
-        matches!(self, Self::Shared(_))
-    }
-
-    /// Returns the text, to be read after the lock is released.
-    fn read(&self, context: &CodecContext) -> Result<PlainText, &'static str> {
-        match self {
-            Self::None => Err("it has no text"),
-            Self::Plain(text) => Ok(PlainText::Shared(Arc::clone(text))),
-            Self::Compressed(compressed) => context.expander.expand(compressed).map(PlainText::Expanded),
-            Self::Shared(source) => source.text(),
         }
     }
 }

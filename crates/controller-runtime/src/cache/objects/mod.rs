@@ -15,5 +15,6 @@ pub(super) mod reads;
 pub(super) mod retain;
 pub(crate) mod split;
 pub(super) mod stats;
+pub(super) mod stored_text;
 pub(super) mod transform;
 pub(super) mod uncompressed_queue;
