@@ -17,7 +17,7 @@
 //!
 //! Read `entry` first, then this, then `order` with its parts `fifo`, `flows` and `heap`; `add` contains the effect of an add
 //! on a key in each state, `when` the rules about *when* a key may run, and `recovery` those about keys that only a shared
-//! budget delays. `slab`, with `vacancies`, and `loan` store the keys; `index` finds them.
+//! budget delays. `slab`, with `vacancies`, and `loan` store the keys; `index` finds them. `snapshots` describes them.
 
 mod add;
 mod entry;
@@ -29,6 +29,7 @@ mod loan;
 mod order;
 mod recovery;
 mod slab;
+mod snapshots;
 #[cfg(test)]
 mod tests;
 mod timestamp;
@@ -42,9 +43,8 @@ use hashbrown::DefaultHashBuilder;
 use tokio::time::Instant;
 
 use crate::options::Options;
-use crate::snapshot::{KeySnapshot, KeyState, Waiting};
 use crate::{Gauges, Metrics, Priority};
-use entry::{Again, Entry, State};
+use entry::{Again, State};
 use flows::Fifos;
 use index::Index;
 use loan::{Lender, Terms};
@@ -62,9 +62,6 @@ pub(crate) use timestamp::{Now, Timestamp};
 /// Interval at which the first key that a shared budget delays is offered an earlier slot, in addition to when one becomes free
 /// in this queue: other queues may draw from the same budget.
 const OFFER_EVERY: Duration = Duration::from_secs(1);
-
-/// Largest number of flows whose oldest ready keys are compared, so that the lock is held for microseconds only.
-const FLOWS_COMPARED: usize = 1024;
 
 pub(crate) struct Core<K> {
     slab: Slab<K>,
@@ -454,48 +451,6 @@ impl<K: Clone + Eq + Hash> Core<K> {
             }
         }
         given_up
-    }
-
-    /// Number of pages.
-    pub(crate) fn pages(&self) -> usize {
-        self.slab.pages()
-    }
-
-    /// The keys at one page of places, a bounded number. A key that waits can move to a page before its own, so a reader that
-    /// starts with the last page misses none.
-    pub(crate) fn page(&self, page: usize, now: Timestamp) -> Vec<KeySnapshot<K>> {
-        self.slab.page(page).map(|entry| self.describe(entry, now)).collect()
-    }
-
-    /// State of one key; `None` if it is not in the queue.
-    pub(crate) fn snapshot_of(&self, key: &K, hash: u64, now: Timestamp) -> Option<KeySnapshot<K>> {
-        self.find(key, hash).map(|id| self.describe(&self.slab[id], now))
-    }
-
-    /// The key that has been ready for the longest time, among those that were ready at the last operation.
-    pub(crate) fn oldest_ready(&self, now: Timestamp) -> Option<KeySnapshot<K>> {
-        self.order.oldest_ready(FLOWS_COMPARED, &self.slab).map(|id| self.describe(&self.slab[id], now))
-    }
-
-    fn describe(&self, entry: &Entry<K>, now: Timestamp) -> KeySnapshot<K> {
-        KeySnapshot {
-            key: entry.key().clone(),
-            state: match entry.state {
-                State::Waiting { .. } if entry.at <= now => {
-                    KeyState::Ready { since: Some(entry.at.instant(self.epoch)) }
-                }
-                State::Waiting { why, .. } => {
-                    KeyState::Waiting(Waiting { until: entry.at.instant(self.epoch), why })
-                }
-                State::Ready => KeyState::Ready {
-                    since: (entry.at != Timestamp::NEVER).then(|| entry.at.instant(self.epoch)),
-                },
-                State::Processing { again } => KeyState::Processing { again: again.is_some() },
-            },
-            priority: entry.priority,
-            flow: self.order.fifos.name(entry.flow).cloned(),
-            failures: self.num_requeues(entry.key()),
-        }
     }
 
     /// Finds a key. `hash` is that of `key`.
