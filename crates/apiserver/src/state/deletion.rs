@@ -26,6 +26,15 @@ pub(crate) enum Deletion {
     Changed,
 }
 
+/// Effect of a deletion on an object that exists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Removal {
+    /// The deletion removes the object.
+    AtOnce,
+    /// Finalizers, the kind or a grace period keep the object, which is only marked.
+    Later,
+}
+
 /// Deletes an object on behalf of the server, with default options. `object` is the value of `stored`; `finalizers` replace its finalizers.
 /// The object is removed at once, or marked if its kind, its grace period or the finalizers keep it.
 pub(crate) fn begin_deletion(
@@ -40,20 +49,20 @@ pub(crate) fn begin_deletion(
     if grace == Grace::Pending {
         return Deletion::Held;
     }
-    let (marked, held) = begin(cluster, served, object, finalizers, &grace);
-    if held && marked == *object {
+    let (marked, removal) = begin(cluster, served, object, finalizers, &grace);
+    if removal == Removal::Later && marked == *object {
         return Deletion::Held;
     }
     let document = || served.document_with_metadata(stored, &marked);
-    match carry_out(cluster, served, key, stored.revision, document, held, &grace) {
+    match carry_out(cluster, served, key, stored.revision, document, removal, &grace) {
         Err(Refused::Conflict) => Deletion::Changed,
-        _ if held => Deletion::Held,
+        _ if removal == Removal::Later => Deletion::Held,
         _ => Deletion::Gone,
     }
 }
 
-/// Commits a deletion. If something keeps the object, the marked object is stored, with `document` as its stored form; otherwise it is
-/// deleted.
+/// Commits a deletion. If something keeps the object, the marked object is stored in the form that `document` returns; otherwise the
+/// object is deleted.
 ///
 /// An object of a kind with grace periods is marked in a commit of its own before it is deleted, even with a grace period of 0: watches
 /// receive MODIFIED with the deletion timestamp, then DELETED. If the object changes in between, the result is a conflict.
@@ -63,10 +72,10 @@ pub(crate) fn carry_out(
     key: &Key,
     revision: u64,
     document: impl FnOnce() -> Document,
-    held: bool,
+    removal: Removal,
     grace: &Grace,
 ) -> Result<Arc<StoreEvent>, Refused<Infallible>> {
-    if held {
+    if removal == Removal::Later {
         return mark_only(cluster, served, key, revision, document());
     }
     let marked = if *grace == Grace::None {
@@ -88,26 +97,27 @@ pub(crate) fn mark_only(
     cluster.commit(served.storage(), key, Some(revision), Change::Put(document), |_| Ok(()))
 }
 
-/// Returns the object with these finalizers at the start of its deletion, and whether anything keeps it.
+/// Returns the object with these finalizers as it is when its deletion starts, and whether the deletion removes it at once.
 pub(crate) fn begin(
     cluster: &ClusterState,
     served: &ServedKind,
     old: &Value,
     finalizers: &[String],
     grace: &Grace,
-) -> (Value, bool) {
+) -> (Value, Removal) {
     let mut new = old.clone();
     metadata::set_finalizers(&mut new, finalizers);
-    let held = !finalizers.is_empty() || served.strategy.held(old) || matches!(grace, Grace::Seconds(1..));
+    let is_held = !finalizers.is_empty() || served.strategy.held(old) || matches!(grace, Grace::Seconds(1..));
+    let removal = if is_held { Removal::Later } else { Removal::AtOnce };
     // An object that is removed at once is not marked.
-    if held || *grace != Grace::None {
+    if is_held || *grace != Grace::None {
         let first = !metadata::is_terminating(old);
         if !(first && served.strategy.marks_itself()) {
             mark(cluster, &mut new, grace);
         }
         served.strategy.mark_deleted(&cluster.clock.now_seconds(), &mut new, first);
     }
-    (new, held)
+    (new, removal)
 }
 
 /// Grace period of a deletion.

@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::{ClusterState, CommitObserver};
 use crate::kind::registry::ServedKind;
 use crate::kind::resource::StorageKey;
-use crate::kinds::builtin::service::pool::{ServiceAllocation, ServicePool, ServiceRange};
+use crate::kinds::builtin::service::pool::{AllocationMode, ServiceAllocation, ServicePool, ServiceRange};
 use crate::store::{Key, TypeMeta};
 
 /// Separates the random choices of addresses from other random values of a seed.
@@ -102,7 +102,7 @@ impl Drop for Reservation<'_> {
 }
 
 impl ClusterState {
-    /// Allocates the addresses and ports that the new state of an object needs; `None` for kinds that need none. A dry run takes none.
+    /// Allocates the addresses and ports that the new state of an object needs; `None` for kinds that need none.
     ///
     /// # Errors
     /// 422 with the fields that cannot be satisfied; 500 if a range is full.
@@ -111,7 +111,7 @@ impl ClusterState {
         served: &ServedKind,
         old: Option<&Value>,
         object: &mut Value,
-        dry_run: bool,
+        mode: AllocationMode,
     ) -> Result<Option<Reservation<'_>>, ApiError> {
         if !served.strategy.allocates(served) {
             return Ok(None);
@@ -119,7 +119,7 @@ impl ClusterState {
         let mut reservation = Reservation { services: &self.services, taken: ServiceAllocation::default() };
         let allocated = {
             let mut pool = self.services.pool.lock();
-            served.strategy.allocate(&mut pool.reserving(&mut reservation.taken, dry_run), old, object)
+            served.strategy.allocate(&mut pool.reserving(&mut reservation.taken, mode), old, object)
         };
         allocated.map(|()| Some(reservation))
     }

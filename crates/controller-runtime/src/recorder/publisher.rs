@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     EventRecord, limits,
     series::{Occurrences, Publish, Series, UnwrittenCount},
-    write_retries::{WriteAttempt, WriteRetries},
+    write_retries::{EventWrite, WriteAttempt, WriteRetries},
 };
 use crate::{client::describe, host::hostname};
 
@@ -84,14 +84,14 @@ impl Publisher {
 
     async fn publish(&mut self, record: EventRecord) {
         let (suffix, last) = (self.rng.u64(..), Instant::now());
-        let (name, count, is_new) = match self.series.observe(&record, last, suffix) {
-            Publish::Create { name } => (name, 1, true),
+        let (name, count, write) = match self.series.observe(&record, last, suffix) {
+            Publish::Create { name } => (name, 1, EventWrite::Create),
             // The waiting write will include the count.
             Publish::Repeat { name, .. } if self.retries.contains(&name) => return,
-            Publish::Repeat { name, count } => (name, count, false),
+            Publish::Repeat { name, count } => (name, count, EventWrite::Update),
             Publish::Later => return,
         };
-        self.attempt(WriteAttempt { name, record, is_new, seen: Occurrences { count, last }, failures: 0 })
+        self.attempt(WriteAttempt { name, record, write, seen: Occurrences { count, last }, failures: 0 })
             .await;
     }
 
@@ -99,8 +99,8 @@ impl Publisher {
     async fn write_count(&mut self, unwritten: UnwrittenCount) {
         let UnwrittenCount { name, record, seen } = unwritten;
         // The waiting attempt is replaced by this one, which has the final count.
-        let is_new = self.retries.take(&name).is_some_and(|waiting| waiting.is_new);
-        self.attempt(WriteAttempt { name, record, is_new, seen, failures: 0 }).await;
+        let write = self.retries.take(&name).map_or(EventWrite::Update, |waiting| waiting.write);
+        self.attempt(WriteAttempt { name, record, write, seen, failures: 0 }).await;
     }
 
     async fn attempt(&mut self, attempt: WriteAttempt) {
@@ -125,18 +125,21 @@ impl Publisher {
         let WriteAttempt { name, record, .. } = attempt;
         // The current count, because more repetitions may have been recorded since the attempt was made.
         let seen = self.series.seen(record, name).unwrap_or(attempt.seen);
-        let written = if attempt.is_new {
-            self.create(record, name, seen).await
-        } else {
-            self.repeat(record, name, seen).await
+        let written = match attempt.write {
+            EventWrite::Create => self.create(record, name, seen).await,
+            EventWrite::Update => self.repeat(record, name, seen).await,
         };
         match written {
             // Events expire after about an hour, and the series may have outlived its event.
-            Err(kube::Error::Api(status)) if status.code == 404 && !attempt.is_new => {
+            Err(kube::Error::Api(status)) if status.code == 404 && attempt.write == EventWrite::Update => {
                 self.create(record, name, seen).await
             }
             // An earlier attempt has succeeded, but its response was lost.
-            Err(kube::Error::Api(status)) if status.is_already_exists() && attempt.is_new => Ok(()),
+            Err(kube::Error::Api(status))
+                if status.is_already_exists() && attempt.write == EventWrite::Create =>
+            {
+                Ok(())
+            }
             written => written,
         }
     }

@@ -22,14 +22,21 @@ pub(super) struct WriteRetries {
     waiting: BTreeMap<String, (Instant, WriteAttempt)>,
 }
 
+/// Request that writes an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum EventWrite {
+    /// Creates the event: no earlier request is known to have written it.
+    Create,
+    /// Updates the count of an event that was written.
+    Update,
+}
+
 /// An event to be written.
 #[derive(Debug, PartialEq)]
 pub(super) struct WriteAttempt {
     pub(super) name: String,
     pub(super) record: EventRecord,
-    /// Whether it has not been written yet, as far as is known.
-    pub(super) is_new: bool,
-    /// Its count, and when it was seen last.
+    pub(super) write: EventWrite,
     pub(super) seen: Occurrences,
     /// Number of failed writes.
     pub(super) failures: u32,
@@ -91,7 +98,7 @@ mod tests {
         let record =
             EventRecord { controller: Arc::from("c"), regarding: ObjectReference::default(), report };
         let seen = Occurrences { count: 1, last: Instant::now() };
-        WriteAttempt { name: name.to_owned(), record, is_new: true, seen, failures: 0 }
+        WriteAttempt { name: name.to_owned(), record, write: EventWrite::Create, seen, failures: 0 }
     }
 
     #[test]

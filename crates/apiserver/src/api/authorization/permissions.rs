@@ -101,6 +101,13 @@ impl Record {
     }
 }
 
+/// Whether a request depends on a recorded decision.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Enforcement {
+    Enforced,
+    RecordOnly,
+}
+
 /// Access control for one request. While the server is audited, decisions on which the request depends are recorded.
 #[derive(Clone)]
 pub(crate) struct Permissions {
@@ -126,14 +133,15 @@ impl Permissions {
     /// Decides whether a user may perform an action that the request needs.
     pub(crate) fn decide(&self, user: &UserInfo, action: &Action<'_>) -> Decision {
         let decision = self.authorizer.decide(user, action);
-        self.record_check(user, action, &decision, true);
+        self.record_check(user, action, &decision, Enforcement::Enforced);
         decision
     }
 
     /// Records whether a user may perform an action that this server does not require, but other servers may.
     pub(crate) fn record_unenforced(&self, user: &UserInfo, action: &Action<'_>) {
         if self.are_audited() {
-            self.record_check(user, action, &self.authorizer.decide(user, action), false);
+            let decision = self.authorizer.decide(user, action);
+            self.record_check(user, action, &decision, Enforcement::RecordOnly);
         }
     }
 
@@ -171,7 +179,13 @@ impl Permissions {
         }
     }
 
-    fn record_check(&self, user: &UserInfo, action: &Action<'_>, decision: &Decision, is_enforced: bool) {
+    fn record_check(
+        &self,
+        user: &UserInfo,
+        action: &Action<'_>,
+        decision: &Decision,
+        enforcement: Enforcement,
+    ) {
         let Some(record) = &self.record else { return };
         let outcome = match decision {
             Decision::Master | Decision::NotEnforced => Outcome::Unrestricted,
@@ -179,6 +193,7 @@ impl Permissions {
             Decision::Rules(_) => Outcome::Denied,
         };
         let action = OwnedAction::from(action);
+        let is_enforced = enforcement == Enforcement::Enforced;
         record.checks.lock().push(AccessCheck { user: user.name.clone(), action, outcome, is_enforced });
     }
 }

@@ -14,6 +14,7 @@ use super::{Call, object_meta, update};
 use crate::api::admission::{Attributes, OperationOptions};
 use crate::kind::registry::{CustomKind, ServedKind};
 use crate::kind::resource::StorageKey;
+use crate::kinds::builtin::service::pool::AllocationMode;
 use crate::kinds::{builtin, custom, namespace};
 use crate::request::query::{WriteKind, WriteOptions, parse_uint};
 use crate::request::request_body::Format;
@@ -101,9 +102,10 @@ pub(crate) async fn create(
         if let Some(name) = object_meta::generated_name(call, &candidate) {
             metadata::of(&mut candidate).insert("name".to_owned(), name.into());
         }
+        let mode = if options.dry_run { AllocationMode::DryRun } else { AllocationMode::Reserve };
         // Addresses and ports of a Service stay reserved until the commit, or the end of a dry run.
         let _reserved = match call.path.subresource.as_str() {
-            "" => call.cluster.allocate(served, None, &mut candidate, options.dry_run)?,
+            "" => call.cluster.allocate(served, None, &mut candidate, mode)?,
             _ => None,
         };
         prepare(call, &mut candidate, &empty)?;

@@ -20,7 +20,7 @@ use crate::kinds::builtin;
 use crate::request::query::{DeleteOptions, ListOptions, Propagation};
 use crate::request::request_body;
 use crate::state::Refused;
-use crate::state::deletion::{self, FOREGROUND, Grace, ORPHAN};
+use crate::state::deletion::{self, FOREGROUND, Grace, ORPHAN, Removal};
 use crate::store::Document;
 
 /// Deletes the object in the URL.
@@ -155,24 +155,25 @@ pub(crate) async fn delete(
         }
         review(call, options, &grace, reviewed, &old).await?;
         let finalizers = wanted_finalizers(call, options, &old);
-        let (new, held) = deletion::begin(&call.cluster, served, &old, &finalizers, &grace);
+        let (new, removal) = deletion::begin(&call.cluster, served, &old, &finalizers, &grace);
+        let is_held = removal == Removal::Later;
         // As in kube-apiserver, only the deprecated field `orphanDependents` leads to 202. Other clients expect 200.
-        let code = if held && options.orphan_dependents == Some(false) { 202 } else { 200 };
-        let is_marked = held || grace != Grace::None;
+        let code = if is_held && options.orphan_dependents == Some(false) { 202 } else { 200 };
+        let is_marked = is_held || grace != Grace::None;
         // An object that is removed at once is shown as it is stored, with its finalizers.
         let last = if is_marked { &new } else { &old };
         if options.dry_run {
-            return answer(call, code, held, last, stored.revision);
+            return answer(call, code, removal, last, stored.revision);
         }
         let document = if is_marked { Some(call.document(&new).await?) } else { None };
         // As in kube-apiserver, texts are compared: a repeated deletion changes nothing, unless the object was stored in another form.
         let is_same = |document: &Document| document.same(&stored.document);
-        if held && document.as_ref().is_some_and(is_same) && served.is_stored_as_wanted(&stored) {
+        if is_held && document.as_ref().is_some_and(is_same) && served.is_stored_as_wanted(&stored) {
             return reply::stored(call, code, &shown);
         }
         let (mut revision, mut marking) = (stored.revision, grace);
         if let Some(document) = &document
-            && !held
+            && !is_held
             && reviewed != DeletionReview::Before
         {
             let marked = deletion::mark_only(&call.cluster, served, &key, revision, document.clone());
@@ -183,9 +184,9 @@ pub(crate) async fn delete(
             review(call, options, &Grace::Seconds(0), reviewed, &marked).await?;
         }
         let marked = || document.unwrap_or_else(|| served.document_with_metadata(&stored, &new));
-        match deletion::carry_out(&call.cluster, served, &key, revision, marked, held, &marking) {
+        match deletion::carry_out(&call.cluster, served, &key, revision, marked, removal, &marking) {
             Ok(event) => {
-                return answer(call, code, held, last, event.revision);
+                return answer(call, code, removal, last, event.revision);
             }
             Err(Refused::Conflict) => {}
             Err(Refused::Because(never)) => match never {},
@@ -244,8 +245,8 @@ fn completed(
 }
 
 /// Responds with the object if it still exists or if its kind requires that, otherwise with a `Status`.
-fn answer(call: &Call, code: u16, held: bool, new: &Value, revision: u64) -> Result<Reply, ApiError> {
-    if !held && !call.served.resource.rules.returns_deleted_object {
+fn answer(call: &Call, code: u16, removal: Removal, new: &Value, revision: u64) -> Result<Reply, ApiError> {
+    if removal == Removal::AtOnce && !call.served.resource.rules.returns_deleted_object {
         return Ok(reply::deleted(call, &call.path.name, metadata::text(new, "uid")));
     }
     reply::object(call, code, with_revision(new, revision))

@@ -15,6 +15,7 @@ use super::{Call, RETRIES, create, object_meta, require_name};
 use crate::api::admission::{Attributes, ObjectKind, OperationOptions};
 use crate::kind::registry::ServedKind;
 use crate::kind::resource::StorageKey;
+use crate::kinds::builtin::service::pool::AllocationMode;
 use crate::request::query::{WriteKind, WriteOptions, parse_uint};
 use crate::state::writer;
 use crate::state::{Refused, Reservation};
@@ -208,9 +209,10 @@ pub(crate) async fn change(
             && !served.is_custom()
             && admission.asks_validators(&call.attributes(operation, Some(&old)));
         let typed = asks_validators.then(|| new.clone());
+        let mode = if options.dry_run { AllocationMode::DryRun } else { AllocationMode::Reserve };
         // Addresses and ports of a Service stay reserved until the commit, or the end of a dry run.
-        let _reserved = prepare(call, &old, &mut new, empty, options.dry_run)?;
-        // Compared with the fields that `prepare` restores.
+        let _reserved = prepare(call, &old, &mut new, empty, mode)?;
+        // After `prepare`, because the comparison includes the fields that it restores.
         managed_fields::keep_times_of_no_op(&old, &mut new);
         review(call, operation, reviewed, &old, &new, typed).await?;
         // For builtin kinds `prepare` has done this, because its result is compared with the stored state.
@@ -359,7 +361,7 @@ fn prepare<'a>(
     old: &Value,
     new: &mut Value,
     mut empty: EmptyParts,
-    dry_run: bool,
+    mode: AllocationMode,
 ) -> Result<Option<Reservation<'a>>, ApiError> {
     let (served, path) = (&call.served, &call.path);
     let subresource = path.subresource.as_str();
@@ -370,7 +372,7 @@ fn prepare<'a>(
     isolate(served, subresource, old, new);
     empty.collections.retain(|name| !is_restored(served, subresource, name));
     let reserved =
-        if subresource.is_empty() { call.cluster.allocate(served, Some(old), new, dry_run)? } else { None };
+        if subresource.is_empty() { call.cluster.allocate(served, Some(old), new, mode)? } else { None };
     served.strategy.prepare_update(served, &call.write_context(), old, new, subresource);
     // A binding does not change the generation of its pod.
     if !["status", "binding"].contains(&subresource) {

@@ -6,7 +6,7 @@ use kube_apimachinery::status::FieldError;
 use serde_json::Value;
 
 use super::builtin_kind::BuiltinKind;
-use super::shared::discouraged;
+use super::shared::discouraged::{self, TermUse};
 use super::shared::field_checks::invalid_text;
 use super::shared::fields::text;
 use super::shared::immutable_fields::immutable;
@@ -34,7 +34,7 @@ impl BuiltinKind for CSIStorageCapacity {
 
     fn warnings(&self, _resource: &Resource, capacity: &Value, _old: Option<&Value>) -> Vec<String> {
         let selector = &capacity["nodeTopology"];
-        let mut warnings = discouraged::node_selector_term(selector, false, "nodeTopology");
+        let mut warnings = discouraged::node_selector_term(selector, TermUse::Required, "nodeTopology");
         for (label, _) in selector["matchLabels"].as_object().into_iter().flatten() {
             let why = discouraged::node_label(label);
             warnings.extend(why.map(|why| format!("nodeTopology.matchLabels.{label}: {why}")));

@@ -8,12 +8,13 @@ use serde_json::{Value, json};
 
 use super::builtin_kind::BuiltinKind;
 use super::shared::amounts::Amounts;
+use super::shared::discouraged::{self, TermUse};
 use super::shared::field_checks::{invalid_text, supported};
 use super::shared::fields::{list, put, set, set_pointer, text, within};
 use super::shared::immutable_fields::{IMMUTABLE, immutable};
 use super::shared::label_selector::invalid;
 use super::shared::volume_rules::{self, VolumeOwner};
-use super::shared::{amounts, discouraged, pod_spec};
+use super::shared::{amounts, pod_spec};
 use crate::kind::WriteContext;
 use crate::kind::resource::Resource;
 
@@ -152,7 +153,7 @@ impl BuiltinKind for PersistentVolume {
         }
         for (index, term) in list(&spec["nodeAffinity"]["required"], "nodeSelectorTerms").iter().enumerate() {
             let path = format!("spec.nodeAffinity.required.nodeSelectorTerms[{index}]");
-            warnings.extend(discouraged::node_selector_term(term, false, &path));
+            warnings.extend(discouraged::node_selector_term(term, TermUse::Required, &path));
         }
         for (source, why) in REMOVED {
             if !spec[source].is_null() {

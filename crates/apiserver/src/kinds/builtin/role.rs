@@ -14,15 +14,15 @@ pub(super) struct Role;
 
 impl BuiltinKind for Role {
     fn validate(&self, resource: &Resource, new: &Value, _old: Option<&Value>) -> Vec<FieldError> {
-        validate(resource.namespaced, new)
+        validate(resource, new)
     }
 }
 
-fn validate(namespaced: bool, role: &Value) -> Vec<FieldError> {
+fn validate(resource: &Resource, role: &Value) -> Vec<FieldError> {
     let mut errors: Vec<FieldError> = list(role, "rules")
         .iter()
         .enumerate()
-        .flat_map(|(index, rule)| validate_rule(namespaced, rule, &format!("rules[{index}]")))
+        .flat_map(|(index, rule)| validate_rule(resource, rule, &format!("rules[{index}]")))
         .collect();
     if role["aggregationRule"].is_object() {
         let field = "aggregationRule.clusterRoleSelectors";
@@ -44,7 +44,7 @@ fn validate(namespaced: bool, role: &Value) -> Vec<FieldError> {
     errors
 }
 
-fn validate_rule(namespaced: bool, rule: &Value, field: &str) -> Vec<FieldError> {
+fn validate_rule(resource: &Resource, rule: &Value, field: &str) -> Vec<FieldError> {
     let is_empty = |name: &str| list(rule, name).is_empty();
     let required = |name: &str, why: &str| FieldError::required(format!("{field}.{name}"), why);
     let mut errors = Vec::new();
@@ -55,7 +55,7 @@ fn validate_rule(namespaced: bool, rule: &Value, field: &str) -> Vec<FieldError>
         let invalid = |why: &str| {
             FieldError::invalid(format!("{field}.nonResourceURLs"), &rule["nonResourceURLs"].to_string(), why)
         };
-        if namespaced {
+        if resource.namespaced {
             errors.push(invalid("namespaced rules cannot apply to non-resource URLs"));
         }
         if !["apiGroups", "resources", "resourceNames"].into_iter().all(is_empty) {

@@ -25,14 +25,14 @@ impl BuiltinKind for RoleBinding {
     }
 
     fn validate(&self, resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
-        validate(resource.namespaced, new, old)
+        validate(resource, new, old)
     }
 }
 
-fn validate(namespaced: bool, binding: &Value, old: Option<&Value>) -> Vec<FieldError> {
+fn validate(resource: &Resource, binding: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let role = &binding["roleRef"];
     let (group, kind, name) = (text(role, "apiGroup"), text(role, "kind"), text(role, "name"));
-    let kinds: &[&str] = if namespaced { &["Role", "ClusterRole"] } else { &["ClusterRole"] };
+    let kinds: &[&str] = if resource.namespaced { &["Role", "ClusterRole"] } else { &["ClusterRole"] };
     let mut errors = Vec::new();
     if group != GROUP {
         errors.push(FieldError::not_supported("roleRef.apiGroup", group, &[GROUP]));
@@ -47,7 +47,7 @@ fn validate(namespaced: bool, binding: &Value, old: Option<&Value>) -> Vec<Field
         errors.extend(why.iter().map(|why| FieldError::invalid("roleRef.name", &quote(name), why)));
     }
     for (index, subject) in list(binding, "subjects").iter().enumerate() {
-        errors.extend(validate_subject(namespaced, subject, &format!("subjects[{index}]")));
+        errors.extend(validate_subject(resource, subject, &format!("subjects[{index}]")));
     }
     // A binding never changes its role.
     if old.is_some_and(|old| old["roleRef"] != *role) {
@@ -59,7 +59,7 @@ fn validate(namespaced: bool, binding: &Value, old: Option<&Value>) -> Vec<Field
     errors
 }
 
-fn validate_subject(namespaced: bool, subject: &Value, field: &str) -> Vec<FieldError> {
+fn validate_subject(resource: &Resource, subject: &Value, field: &str) -> Vec<FieldError> {
     let (kind, group, name) = (text(subject, "kind"), text(subject, "apiGroup"), text(subject, "name"));
     let mut errors = Vec::new();
     if name.is_empty() {
@@ -76,7 +76,7 @@ fn validate_subject(namespaced: bool, subject: &Value, field: &str) -> Vec<Field
             if !group.is_empty() {
                 errors.push(unsupported(""));
             }
-            if !namespaced && text(subject, "namespace").is_empty() {
+            if !resource.namespaced && text(subject, "namespace").is_empty() {
                 errors.push(FieldError::required(format!("{field}.namespace"), ""));
             }
         }

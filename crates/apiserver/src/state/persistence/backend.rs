@@ -6,17 +6,28 @@ use std::ops::Bound;
 use redb::backends::FileBackend;
 use redb::{BackendError, StorageBackend};
 
-/// A file whose writes reach the operating system at once, but the disk only with `fsync`. Writes that have reached the operating system
-/// survive the process.
+/// Use of fsync by commits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fsync {
+    /// A commit ends when its writes are on the disk, so that it survives a power failure.
+    EachCommit,
+    /// A commit ends when the operating system has its writes, so that it survives a killed process.
+    Never,
+}
+
+/// A file whose writes reach the operating system at once, and the disk as [`Fsync`] says.
 #[derive(Debug)]
 pub(super) struct Backend {
     pub(super) file: FileBackend,
-    pub(super) fsync: bool,
+    pub(super) fsync: Fsync,
 }
 
 impl StorageBackend for Backend {
     fn sync_data(&self) -> io::Result<()> {
-        if self.fsync { self.file.sync_data() } else { Ok(()) }
+        match self.fsync {
+            Fsync::EachCommit => self.file.sync_data(),
+            Fsync::Never => Ok(()),
+        }
     }
 
     fn len(&self) -> io::Result<u64> {

@@ -8,7 +8,7 @@ use redb::backends::FileBackend;
 use redb::{DatabaseError, ReadableDatabase, ReadableTable, StorageError, TableDefinition, TableHandle};
 use thiserror::Error;
 
-use super::backend::Backend;
+use super::backend::{Backend, Fsync};
 use super::{ChangedObjects, FileContents, record};
 use crate::kind::resource::StorageKey;
 use crate::store::{Key, Stored};
@@ -77,14 +77,14 @@ pub enum DataFileError {
 /// An open data file.
 pub(super) struct Database {
     path: PathBuf,
-    fsync: bool,
+    fsync: Fsync,
     /// The open database; `None` after a failure, after which it must be reopened.
     open: Option<redb::Database>,
 }
 
 impl Database {
     /// Opens or creates the file, and reads it.
-    pub(super) fn open(path: &Path, fsync: bool) -> Result<(Self, FileContents), DataFileError> {
+    pub(super) fn open(path: &Path, fsync: Fsync) -> Result<(Self, FileContents), DataFileError> {
         let database = open(path, fsync)?;
         let contents = read(path, &database)?;
         Ok((Self { path: path.to_owned(), fsync, open: Some(database) }, contents))
@@ -130,7 +130,7 @@ fn save(database: &redb::Database, changes: &ChangedObjects, revision: u64) -> R
     Ok(())
 }
 
-fn open(path: &Path, fsync: bool) -> Result<redb::Database, DataFileError> {
+fn open(path: &Path, fsync: Fsync) -> Result<redb::Database, DataFileError> {
     let failed = |source| DataFileError::Open { path: path.to_owned(), source };
     let is_new = !path.exists();
     let mut options = OpenOptions::new();
@@ -142,7 +142,7 @@ fn open(path: &Path, fsync: bool) -> Result<redb::Database, DataFileError> {
     if !is_empty_or_ours(&mut file).map_err(failed)? {
         return Err(DataFileError::Foreign(path.to_owned()));
     }
-    if is_new && fsync {
+    if is_new && fsync == Fsync::EachCommit {
         // The name of a new file is stored in its folder, so the folder must be synced too.
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         File::open(folder.unwrap_or(Path::new("."))).and_then(|folder| folder.sync_all()).map_err(failed)?;

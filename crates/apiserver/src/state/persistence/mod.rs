@@ -29,6 +29,8 @@ use tokio::sync::watch;
 pub use database::DataFileError;
 use database::Database;
 
+use self::backend::Fsync;
+
 use crate::kind::resource::StorageKey;
 use crate::store::{Key, Stored};
 
@@ -36,19 +38,19 @@ use crate::store::{Key, Stored};
 #[derive(Debug, Clone)]
 pub struct DataFile {
     path: PathBuf,
-    fsync: bool,
+    fsync: Fsync,
 }
 
 impl DataFile {
     /// Names a file, which is created if it does not exist. Writes survive a killed process, but not a power failure.
     pub fn new(path: impl Into<PathBuf>) -> Self {
-        Self { path: path.into(), fsync: false }
+        Self { path: path.into(), fsync: Fsync::Never }
     }
 
     /// With `true`, writes are on the disk before they are answered, and survive a power failure. The default is `false`.
     #[must_use]
     pub fn fsync(mut self, fsync: bool) -> Self {
-        self.fsync = fsync;
+        self.fsync = if fsync { Fsync::EachCommit } else { Fsync::Never };
         self
     }
 

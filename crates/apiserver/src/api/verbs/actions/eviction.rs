@@ -51,7 +51,7 @@ pub(super) async fn run(call: &Call, bytes: &Bytes) -> Result<Reply, ApiError> {
     let stored = call.cluster.read(|store| store.get(call.served.storage(), &call.key()).cloned());
     let pod = call.served.value(&*stored.ok_or_else(|| call.not_found())?);
     // The eviction is counted before the deletion, so that concurrent evictions do not exceed the budget.
-    let budget = if is_disrupted_already(&pod) { Budget::None } else { spend(call, &pod, options.dry_run)? };
+    let budget = if is_disrupted_already(&pod) { Budget::None } else { spend(call, &pod, &options)? };
     if let Budget::Spared(name) = &budget {
         // The deletion requires the revision that was read, because the pod may have become healthy since. This replaces a precondition of
         // the client.
@@ -65,8 +65,8 @@ pub(super) async fn run(call: &Call, bytes: &Bytes) -> Result<Reply, ApiError> {
     evict(call, &options, invalid).await
 }
 
-/// Reads the options of the deletion. Invalid ones are an error only of the deletion itself, so that the budget is charged and the pod has
-/// its condition by then; until then their preconditions and their dry run count.
+/// Reads the options of the deletion. Invalid options fail only the deletion itself, after the budget was charged and the condition of the
+/// pod was set. Until then, their preconditions and their dry run apply.
 fn read_options(call: &Call, asked: &Value) -> Result<(DeleteOptions, Option<ApiError>), ApiError> {
     let given = if asked.is_null() { &json!({}) } else { asked };
     match DeleteOptions::read(&call.query, Some(given)) {
@@ -113,8 +113,8 @@ async fn evict(call: &Call, options: &DeleteOptions, invalid: Option<ApiError>) 
     Ok(super::done(call))
 }
 
-/// Stores the condition that the pod is being evicted, as a write of its own. A revision that the deletion requires becomes that of this
-/// write.
+/// Stores the condition that the pod is being evicted, as a write of its own. If the deletion requires a revision, it then requires that
+/// of this write.
 fn announce(call: &Call, options: &mut DeleteOptions) -> Result<(), ApiError> {
     let (served, key) = (&call.served, call.key());
     for _ in 0..RETRIES {
@@ -180,8 +180,8 @@ enum Budget {
     Spared(String),
 }
 
-/// Subtracts one disruption from the budget of the pod.
-fn spend(call: &Call, pod: &Value, dry_run: bool) -> Result<Budget, ApiError> {
+/// Subtracts one disruption from the budget of the pod. A dry run only checks that the budget allows it.
+fn spend(call: &Call, pod: &Value, options: &DeleteOptions) -> Result<Budget, ApiError> {
     let Some(served) = call.cluster.registry().get("policy", "v1", "poddisruptionbudgets").cloned() else {
         return Ok(Budget::None);
     };
@@ -203,7 +203,7 @@ fn spend(call: &Call, pod: &Value, dry_run: bool) -> Result<Budget, ApiError> {
             return Ok(Budget::Spared(key.name().to_owned()));
         }
         let spent = decrement(call, &budget)?;
-        if dry_run || put_status(call, &served, key, revision, &budget, spent) {
+        if options.dry_run || put_status(call, &served, key, revision, &budget, spent) {
             return Ok(Budget::None);
         }
     }

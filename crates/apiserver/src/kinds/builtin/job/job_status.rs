@@ -122,16 +122,18 @@ impl JobStatus<'_> {
         if (finishes || starts) && !never_starts && finished && start.is_empty() {
             errors.push(FieldError::required(START_TIME, "startTime is required for finished job"));
         }
-        errors.extend(self.uncounted(finishes, finished));
+        errors.extend(self.uncounted());
         errors
     }
 
     /// Refuses pods of a finished Job that are not counted.
-    fn uncounted(&self, finishes: bool, finished: bool) -> Option<FieldError> {
+    fn uncounted(&self) -> Option<FieldError> {
         const FIELD: &str = "uncountedTerminatedPods";
+        let (was_finished, is_finished) = self.is_finished();
+        let finishes = was_finished != is_finished;
         let pods = &self.new[FIELD];
         let lists = ["succeeded", "failed"].map(|field| list(pods, field));
-        if !(finishes || self.changes(FIELD)) || !finished || lists.iter().all(|list| list.is_empty()) {
+        if !(finishes || self.changes(FIELD)) || !is_finished || lists.iter().all(|list| list.is_empty()) {
             return None;
         }
         // Go shows a list without elements as null.

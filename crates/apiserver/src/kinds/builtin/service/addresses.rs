@@ -149,7 +149,7 @@ fn allocate_address(allocator: &mut dyn Allocator, spec: &mut Value) -> Result<(
 pub(super) mod tests {
     use super::super::default;
     use super::super::former_type::drop_unneeded;
-    use super::super::pool::{ServiceAllocation, ServicePool};
+    use super::super::pool::{AllocationMode, ServiceAllocation, ServicePool};
     use super::super::service_spec::node_ports;
     use super::*;
 
@@ -160,7 +160,7 @@ pub(super) mod tests {
         default(&mut service);
         let old = old.map(|spec| json!({"metadata": {"name": "svc"}, "spec": spec}));
         let mut taken = ServiceAllocation::default();
-        match allocate(&mut pool.reserving(&mut taken, false), old.as_ref(), &mut service) {
+        match allocate(&mut pool.reserving(&mut taken, AllocationMode::Reserve), old.as_ref(), &mut service) {
             Ok(()) => {
                 if let Some(old) = &old {
                     drop_unneeded(old, &mut service);

@@ -206,22 +206,29 @@ impl ServicePool {
         taken.ports.iter().for_each(|port| self.ports.remove(*port));
     }
 
-    /// Returns an allocator that reserves addresses and ports for one request and records them in `taken`. A dry run reserves nothing.
+    /// Returns an allocator that reserves addresses and ports for one request and records them in `taken`.
     pub(crate) fn reserving<'a>(
         &'a mut self,
         taken: &'a mut ServiceAllocation,
-        dry_run: bool,
+        mode: AllocationMode,
     ) -> Reserving<'a> {
-        Reserving { pool: self, taken, dry_run, shown_ports: Vec::new() }
+        Reserving { pool: self, taken, mode, shown_ports: Vec::new() }
     }
+}
+
+/// Effect of a request's allocations on the pool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AllocationMode {
+    Reserve,
+    /// Nothing is reserved. As in kube-apiserver, the response shows the address of the network, and ports beyond the range.
+    DryRun,
 }
 
 /// Allocator that reserves for one request.
 pub(crate) struct Reserving<'a> {
     pool: &'a mut ServicePool,
     taken: &'a mut ServiceAllocation,
-    /// As in kube-apiserver, a dry run shows the address of the network, and ports beyond the range.
-    dry_run: bool,
+    mode: AllocationMode,
     /// Ports of a dry run.
     shown_ports: Vec<u32>,
 }
@@ -252,15 +259,15 @@ impl Allocator for Reserving<'_> {
                         "the provided network does not match the current range".to_owned(),
                     ));
                 }
-                if !self.dry_run && self.pool.addresses.contains(number) {
+                if self.mode == AllocationMode::Reserve && self.pool.addresses.contains(number) {
                     return Err(Unallocated("provided IP is already allocated".to_owned()));
                 }
                 number
             }
-            None if self.dry_run => self.pool.range.network,
+            None if self.mode == AllocationMode::DryRun => self.pool.range.network,
             None => Self::choose(&self.pool.addresses, usable.split(16, 256), &mut self.pool.random)?,
         };
-        if self.dry_run {
+        if self.mode == AllocationMode::DryRun {
             return Ok(Ipv4Addr::from(number));
         }
         self.pool.addresses.add(number);
@@ -269,7 +276,7 @@ impl Allocator for Reserving<'_> {
     }
 
     fn port(&mut self, wanted: Option<u16>) -> Result<u16, Unallocated> {
-        if self.dry_run {
+        if self.mode == AllocationMode::DryRun {
             let number = match wanted.map(u32::from) {
                 Some(port) if self.pool.ports.contains(port) || self.shown_ports.contains(&port) => {
                     return Err(Unallocated("provided port is already allocated".to_owned()));
@@ -327,7 +334,7 @@ mod tests {
     #[test]
     fn chosen_addresses_differ_until_the_range_is_full() {
         let (mut pool, mut taken) = (pool("10.0.0.0/26"), ServiceAllocation::default());
-        let mut allocator = pool.reserving(&mut taken, false);
+        let mut allocator = pool.reserving(&mut taken, AllocationMode::Reserve);
         let mut chosen: Vec<_> = (0..62).map(|_| allocator.address(None).unwrap()).collect();
         // The first 16 are left to clients as long as possible.
         let lower = |address: &Ipv4Addr| address.octets()[3] <= 16;
@@ -349,7 +356,7 @@ mod tests {
         }});
         let key = Key::new("default", "svc");
         pool.observe(&key, Some(&service));
-        let mut allocator = pool.reserving(&mut taken, false);
+        let mut allocator = pool.reserving(&mut taken, AllocationMode::Reserve);
         let mut address = |text: &str| {
             let wanted = allocator.address(Some(text.parse().unwrap()));
             wanted.map_or_else(|why| why.0, |address| address.to_string())
@@ -382,7 +389,7 @@ mod tests {
         let service = json!({"spec": {"clusterIPs": ["10.0.0.5"], "ports": [{"nodePort": 30_001}]}});
         pool.observe(&Key::new("default", "svc"), Some(&service));
         let before = pool.clone();
-        let mut allocator = pool.reserving(&mut taken, true);
+        let mut allocator = pool.reserving(&mut taken, AllocationMode::DryRun);
         assert_eq!(allocator.address(None).unwrap(), Ipv4Addr::new(10, 0, 0, 0));
         assert_eq!(allocator.address(None).unwrap(), Ipv4Addr::new(10, 0, 0, 0));
         // Whether an address is free is not checked, unlike for ports.

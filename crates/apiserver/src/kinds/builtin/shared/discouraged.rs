@@ -38,10 +38,19 @@ pub(in crate::kinds::builtin) fn node_label(key: &str) -> Option<&'static str> {
     NODE_LABELS.iter().find(|(label, _)| *label == key).map(|(_, why)| *why)
 }
 
-/// Returns warnings about the expressions of a node selector term. Values are only checked for preferences: elsewhere they are errors.
+/// Use of a node selector term.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::kinds::builtin) enum TermUse {
+    /// Nodes must match. Invalid values are errors, which validation reports.
+    Required,
+    /// Nodes that match are preferred. Invalid values lead only to warnings.
+    Preferred,
+}
+
+/// Returns warnings about the expressions of a node selector term.
 pub(in crate::kinds::builtin) fn node_selector_term(
     term: &Value,
-    is_preference: bool,
+    term_use: TermUse,
     path: &str,
 ) -> Vec<String> {
     let mut warnings = Vec::new();
@@ -49,7 +58,9 @@ pub(in crate::kinds::builtin) fn node_selector_term(
         let path = format!("{path}.matchExpressions[{index}]");
         let key = text(expression, "key");
         warnings.extend(node_label(key).map(|why| format!("{path}.key: {key} is {why}")));
-        for (index, value) in list(expression, "values").iter().enumerate().filter(|_| is_preference) {
+        for (index, value) in
+            list(expression, "values").iter().enumerate().filter(|_| term_use == TermUse::Preferred)
+        {
             let value = value.as_str().unwrap_or_default();
             let wrong = names::label_value(value);
             warnings
@@ -206,8 +217,8 @@ mod tests {
     fn only_preferences_have_warnings_about_values() {
         let term = json!({"matchExpressions": [{"key": "beta.kubernetes.io/os", "values": ["a b"]}]});
         let key = "t.matchExpressions[0].key: beta.kubernetes.io/os is deprecated since v1.14; use \"kubernetes.io/os\" instead";
-        assert_eq!(node_selector_term(&term, false, "t"), [key]);
-        let both = node_selector_term(&term, true, "t");
+        assert_eq!(node_selector_term(&term, TermUse::Required, "t"), [key]);
+        let both = node_selector_term(&term, TermUse::Preferred, "t");
         assert_eq!(both.len(), 2);
         assert!(
             both[1].starts_with("t.matchExpressions[0].values[0]: a b is invalid, a valid label must be")

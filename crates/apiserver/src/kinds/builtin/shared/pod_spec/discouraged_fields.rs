@@ -7,7 +7,9 @@ use serde_json::Value;
 
 use super::at;
 use super::virtual_paths;
-use crate::kinds::builtin::shared::discouraged::{address, fractions, node_label, node_selector_term};
+use crate::kinds::builtin::shared::discouraged::{
+    TermUse, address, fractions, node_label, node_selector_term,
+};
 use crate::kinds::builtin::shared::fields::{list, text};
 
 /// Annotations without effect, with the fields that replace them.
@@ -134,12 +136,12 @@ fn scheduling(spec: &Value, path: &str) -> Vec<String> {
     let required = "requiredDuringSchedulingIgnoredDuringExecution";
     for (index, term) in list(&affinity[required], "nodeSelectorTerms").iter().enumerate() {
         let path = format!("{}.nodeSelectorTerms[{index}]", path_of(required));
-        warnings.extend(node_selector_term(term, false, &path));
+        warnings.extend(node_selector_term(term, TermUse::Required, &path));
     }
     let preferred = "preferredDuringSchedulingIgnoredDuringExecution";
     for (index, term) in list(affinity, preferred).iter().enumerate() {
         let path = format!("{}[{index}].preference", path_of(preferred));
-        warnings.extend(node_selector_term(&term["preference"], true, &path));
+        warnings.extend(node_selector_term(&term["preference"], TermUse::Preferred, &path));
     }
     for (index, constraint) in list(spec, "topologySpreadConstraints").iter().enumerate() {
         let path = format!("{path}.topologySpreadConstraints[{index}]");
