@@ -77,7 +77,8 @@ impl Mode {
 /// Resolves impersonation headers.
 #[derive(Debug, Default)]
 pub(crate) struct Impersonation {
-    /// Mode that last permitted an impersonation. It is tried first, and its refusal is the one that is reported.
+    /// Mode that last permitted an impersonation. It is tried first. If no mode permits the request, the response contains the refusal of
+    /// this mode.
     last: Mutex<LastModes>,
 }
 
@@ -122,7 +123,7 @@ impl LastModes {
 }
 
 impl Impersonation {
-    /// Returns the user that the headers of a request name; `None` if they name none.
+    /// Returns the user that the headers of a request name; `None` for a request without such headers.
     ///
     /// # Errors
     /// 400 for headers without a user name, and 403 if `requestor` may not impersonate the user for this action.

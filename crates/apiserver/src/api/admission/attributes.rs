@@ -54,7 +54,7 @@ impl<'a> ObjectKind<'a> {
     }
 }
 
-/// Whether this is the resource `namespaces`. Each namespace counts as being in itself.
+/// Whether this is the resource `namespaces`. For admission, a namespace object is in the namespace of its own name.
 pub(crate) fn is_namespace(served: &ServedKind) -> bool {
     let storage = served.storage();
     storage.group.is_empty() && storage.plural == "namespaces"

@@ -63,7 +63,8 @@ impl MatchConditions {
         let mut budget = MATCH_CONDITIONS_BUDGET;
         let mut errors: Vec<String> = Vec::new();
         let mut all_true = true;
-        // As in kube-apiserver, conditions behind a false one are evaluated too: the budget may not suffice for them.
+        // As in kube-apiserver, the conditions after a false one are evaluated too, because they may exceed the
+        // budget.
         for condition in &self.conditions {
             let value = match &condition.program {
                 Ok(program) => program.holds(&activation, &mut budget),
@@ -75,7 +76,7 @@ impl MatchConditions {
             match value {
                 Ok(value) => all_true &= value,
                 Err(EvaluationError::OutOfBudget) => {
-                    // No other condition decides.
+                    // This error replaces all other results, even that of a false condition.
                     (errors, all_true) = (vec![EvaluationError::OutOfBudget.to_string()], true);
                     break;
                 }

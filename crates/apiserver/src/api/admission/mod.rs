@@ -117,7 +117,7 @@ impl Admission {
     pub(crate) fn new(runs: impl Fn(AdmissionPlugin) -> bool) -> Self {
         let plugin = |plugin| match plugin {
             plugin if runs(plugin) => Plugin::of(plugin),
-            // The plugin that is off still records for audits the permissions that it would require.
+            // While this plugin is off, it records for audits which permissions it would require.
             AdmissionPlugin::OwnerReferencesPermissionEnforcement => {
                 vec![Plugin::Rule(Box::new(OwnerReferences::Recorded))]
             }

@@ -69,13 +69,13 @@ fn table() -> StorageKey {
 
 /// Returns the quotas that may count a write. Most namespaces have none.
 fn in_namespace(store: &Store<StorageKey>, attributes: &Attributes<'_>) -> Vec<(Key, Arc<Stored>)> {
-    // For other plugins, a namespace counts as being in itself.
+    // For other plugins a namespace object is in the namespace of its own name, but no quota counts it.
     if attributes.namespace.is_empty() || !attributes.served.resource.namespaced {
         return Vec::new();
     }
     let snapshot = store.snapshot(&table());
     if snapshot.len() == 0 {
-        // Without the bounds of the namespace, which every write would make for nothing.
+        // Without quotas, spare each write the bounds of the range below.
         return Vec::new();
     }
     let quotas = snapshot.range(attributes.namespace, None);

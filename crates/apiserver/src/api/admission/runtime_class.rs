@@ -55,7 +55,7 @@ fn class(attributes: &Attributes<'_>, pod: &Value) -> Result<Option<Value>, ApiE
     let Some(name) = pod["spec"]["runtimeClassName"].as_str() else {
         return Ok(None);
     };
-    // The plugin reads the class like a client of the API, which does not send a request without a name.
+    // kube-apiserver's plugin reads the class with a client, which refuses to send a request without a name.
     if name.is_empty() {
         return Err(ApiError::internal("resource name may not be empty"));
     }

@@ -1,7 +1,7 @@
 //! Reviews of conversion webhooks: their text, and the checks of the response. Messages are those of kube-apiserver.
 //!
-//! Objects are written to the body and read from the response one at a time, so that the caller can yield in between. Of the sent objects,
-//! only type and metadata are kept, or their text in the body.
+//! Objects are written to the body and read from the response one at a time, so that the caller can yield in between. Of each sent object,
+//! the review keeps type and metadata, or the range of its text in the body.
 
 use std::ops::Range;
 
@@ -50,7 +50,7 @@ pub(super) enum SentObject<'a> {
     Text { object: Range<usize>, metadata: usize, kind: &'a str },
 }
 
-/// A converted object that may differ from its original in more than its content.
+/// A converted object that [`Review::check`] must compare with its original.
 pub(super) struct Unchecked<'a, 'b> {
     original: SentObject<'a>,
     converted: Converted<'b>,
@@ -113,8 +113,8 @@ impl<'a> Review<'a> {
         self.sent.clone()
     }
 
-    /// Returns the objects of a response in the order of the request. Yields between them. `read` gets the position of an object and its
-    /// fields. Objects for which it returns `None` are to be [checked](Self::check).
+    /// Returns the objects of a response in the order of the request. Yields between them. `read` receives the position and the fields of
+    /// each object. If it returns `None`, the caller must [check](Self::check) the object.
     ///
     /// # Errors
     /// The reason why the webhook failed, or that objects are missing or were added.
@@ -217,7 +217,7 @@ impl<'a> Review<'a> {
     /// Returns the stored form of the converted object at a position, with the metadata of the stored `original`. `keep` completes its
     /// other fields.
     ///
-    /// Returns `None` if the original was not sent as text, or unless the metadata are equal; then [`check`](Self::check) decides.
+    /// Returns `None` if the original was not sent as text, or if the metadata differ. The caller then uses [`check`](Self::check).
     pub(super) fn restored(
         &self,
         at: usize,

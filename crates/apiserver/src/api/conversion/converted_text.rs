@@ -117,7 +117,8 @@ impl ConvertedText<'_> {
             return None;
         }
         let metadata = self.metadata.get().as_bytes();
-        // Most webhooks return the metadata byte for byte. No JSON object is the beginning of another.
+        // Most webhooks return the metadata byte for byte. The comparison of the first bytes suffices, because a JSON object is never the
+        // beginning of a longer one.
         let length = if metadata.starts_with(b"{") && original.starts_with(metadata) {
             metadata.len()
         } else {

@@ -57,7 +57,7 @@ impl Memo {
         for wanted in wanted {
             // Only versions of the kind are recorded.
             let Some(version) = webhook.version_of(&wanted.api_version) else { return false };
-            // Each object has a call of its own, as in kube-apiserver: a webhook that refuses one does not refuse the others.
+            // As in kube-apiserver, each object has its own call, so that the webhook can refuse one without the others.
             let sent = [Ok(wanted.object.clone())].into_iter();
             let result = match Converter::call(cluster, webhook, version, sent, |converted| converted).await {
                 // The review has checked that the webhook returned as many objects as it received.

@@ -76,9 +76,9 @@ pub(crate) enum EarlierConversion {
 
 /// Locks of the work on the reviews of one read: at most one review is written, and at most one answer is read, at a time.
 ///
-/// Both yield. Without locks, all reviews would be written side by side, so the webhook would wait until the last one is written, and the
-/// server until the last one is answered. With one lock for both, a review would only be written after all answers that have arrived were
-/// read, so the webhook would have nothing to do meanwhile.
+/// Both yield. Without locks, all reviews would be written in turns: the webhook would idle until the last one is written, and the server
+/// until the last one is answered. With one lock for both, answers that have arrived would delay the next review, and the webhook would
+/// idle meanwhile.
 #[derive(Default)]
 struct Work {
     writing: tokio::sync::Mutex<()>,
@@ -294,8 +294,8 @@ impl Converter {
         Ok(converted.into_iter().next().unwrap_or(stored))
     }
 
-    /// Returns an object of a request in the version of `to`, without its defaults and with fields that it does not declare. For admission
-    /// webhooks, which receive objects in the version of their rules.
+    /// Returns an object of a request in the version of `to`, neither defaulted nor pruned by the schema of that version. Admission
+    /// webhooks receive objects in the version of their rules.
     ///
     /// # Errors
     /// 500 if the webhook fails.
@@ -321,7 +321,8 @@ impl Converter {
         Ok(converted.await?.pop().expect("the answer has as many objects as the review"))
     }
 
-    /// Returns an object that is not stored as a reader would see it after storing: converted to its stored form and back.
+    /// Converts an object that is not stored to its stored form and back, so that it equals the object that a reader would receive after a
+    /// commit.
     ///
     /// # Errors
     /// 500 if the webhook fails.
@@ -379,7 +380,7 @@ impl Converter {
         Ok(kept)
     }
 
-    /// Fills `converted` with the objects that need no conversion, and with kept ones.
+    /// Fills `converted` with the objects that need no conversion, and with those in the cache.
     fn find(&self, served: &ServedKind, objects: &[Arc<Stored>], converted: &mut [Option<Arc<Stored>>]) {
         let cache = self.cache.lock();
         for (stored, converted) in objects.iter().zip(converted).filter(|(_, converted)| converted.is_none())

@@ -8,8 +8,9 @@ use serde_json::{Map, Value};
 use super::converted_text::{BorrowedText, ConvertedText};
 use crate::state::Turns;
 
-/// Reads a response. `read` gets the position of each converted object, its text, and its fields, unless it has no metadata or its type is no
-/// text. Yields between the objects. Returns the review without objects, and the results of `read`.
+/// Reads a response. `read` receives the position, the text and the fields of each converted object; the fields are missing if the object has
+/// no metadata, or an `apiVersion` or `kind` that is not a string. Yields between the objects. Returns the review without objects, and the
+/// results of `read`.
 ///
 /// Returns `None` if the response is not a JSON object of the expected structure; then it must be parsed as a whole.
 pub(super) async fn read<'a, T>(
@@ -113,7 +114,7 @@ impl<'a> Cursor<'a> {
         Some(value)
     }
 
-    /// Reads a converted object: its text, and its fields if it has those of an object.
+    /// Reads a converted object. Returns its text, and its fields if they have the types of an object's fields.
     fn object(&mut self) -> Option<(&'a str, Option<ConvertedText<'a>>)> {
         self.skip_space();
         let begin = self.at;

@@ -67,8 +67,8 @@ pub(super) fn check_custom_version(served: &ServedKind, object: &Value) -> Resul
     )))
 }
 
-/// Checks `apiVersion` and `kind`. Builtin endpoints accept objects without them. Custom ones need a kind; validation compares it with
-/// their own.
+/// Checks `apiVersion` and `kind`. Builtin endpoints accept objects without them. Custom endpoints require a kind, which validation
+/// compares with their own.
 pub(super) fn check_type(served: &ServedKind, object: &Value) -> Result<(), TypeMismatch> {
     if object.is_null() && served.is_custom() {
         return Err(TypeMismatch::NoKind);
@@ -123,7 +123,7 @@ pub(super) fn has_equal_kind(group: &str, api_version: &str, kind: &str) -> bool
         ("apps" | "extensions", "autoscaling") => kind == "Scale",
         _ => other == group,
     };
-    // Definitions are described by no table of messages.
+    // The tables of Go's structs do not contain CustomResourceDefinition.
     let is_definition = other == "apiextensions.k8s.io"
         && matches!(version, "v1" | "v1beta1")
         && kind == "CustomResourceDefinition";

@@ -77,7 +77,7 @@ pub(crate) async fn create(
     let (admission, attributes) =
         (&call.context.admission, call.attributes(OperationOptions::Create(options), None));
     if admission.mutate(&attributes.named(&name), Some(&mut object)).await? {
-        // The object was encoded for the webhook or policy and decoded again; the encoding omits most of them.
+        // The object was encoded for the webhook or policy and decoded again; the encoding omits most empty lists and maps.
         empty = EmptyParts::of(served, &object);
     }
     update::deduplicate_owners(call, &mut object, OwnersFrom::Admission);
@@ -137,7 +137,7 @@ pub(crate) async fn create(
         metadata::text(&candidate, "name").clone_into(&mut last_name);
         if !generate {
             let exists = exists(call, namespace, &last_name);
-            // A prefix beside the name changes the error, although no name was generated.
+            // `generateName` changes the error even if the object has a name, so that no name was generated.
             let has_prefix = !metadata::text(&candidate, "generateName").is_empty();
             return Err(if has_prefix { not_unique(call, &exists, &last_name) } else { exists });
         }

@@ -34,8 +34,8 @@ pub(super) fn compared(served: &ServedKind, object: &Value, collections: &EmptyC
     })
 }
 
-/// Validates an object. Decisions depend only on those of `collections` that kube-apiserver refuses, unless the kind compares them; messages
-/// show all.
+/// Validates an object. The errors are those of the object with the empty collections that kube-apiserver refuses, or with all of them if
+/// the kind compares them. Messages show all empty collections.
 pub(super) fn validate(
     served: &ServedKind,
     object: &Value,
@@ -60,7 +60,7 @@ pub(super) fn validate(
     with_messages_of(errors, validate(&shown))
 }
 
-/// Returns errors with the messages of the errors in `shown` about equal fields, which have the same order.
+/// Replaces the message of each error by that of the error in `shown` about the same field. Both lists have the same order.
 fn with_messages_of(mut errors: Vec<FieldError>, shown: Vec<FieldError>) -> Vec<FieldError> {
     let mut shown: Vec<Option<FieldError>> = shown.into_iter().map(Some).collect();
     for error in &mut errors {

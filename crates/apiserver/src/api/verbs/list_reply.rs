@@ -179,7 +179,7 @@ impl ListEncoding {
             head.extend_from_slice(format!("\"{list}\":[").as_bytes());
             return (head, b"]}".to_vec());
         }
-        // Lines of other content differ, because everything inside the document is indented.
+        // No other line can equal that of the empty list, because nested content is indented.
         let whole = yaml::write(&document);
         let (head, tail) = whole.split_once(&format!("\n{list}: []\n")).unwrap_or((&whole, ""));
         (format!("{head}\n{list}:\n").into_bytes(), tail.as_bytes().to_vec())

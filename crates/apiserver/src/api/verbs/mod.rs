@@ -227,7 +227,7 @@ impl Call {
             body_type::TypeMismatch::NoKind => {
                 let why = |sent: &str| format!("Object 'Kind' is missing in '{sent}'");
                 let sent = String::from_utf8_lossy(bytes);
-                // A lenient decoder knows the kind of the endpoint, and converts YAML before.
+                // The lenient decoder falls back to the endpoint's kind in its message, and shows YAML converted to JSON.
                 match (validation, format) {
                     (FieldValidation::Ignore, request_body::Format::Yaml) => {
                         self.cannot_be_handled(&object, &why(&object.to_string()))

@@ -69,7 +69,7 @@ pub(crate) fn generated_name(call: &Call, object: &Value) -> Option<String> {
         return None;
     }
     if call.served.resource.rules.name == NameRule::Address {
-        // An address with a suffix is none.
+        // No random suffix, because the name must stay an address.
         return Some(prefix.to_owned());
     }
     let kept = &prefix[..prefix.floor_char_boundary(MAX_PREFIX)];

@@ -118,9 +118,9 @@ pub(crate) async fn run(call: &Call, bytes: &Bytes) -> Result<Reply, ApiError> {
     changed.reply(call)
 }
 
-/// Applies and decodes a merge patch that names neither the type nor the managed fields of the object. The result has no managed fields, which
-/// are most of many objects: they are neither copied nor checked, because an object without them keeps those of its former state. `None` if
-/// the patch is another one, or is refused: its application to the whole object has the error.
+/// Applies and decodes a merge patch that names neither the type nor the managed fields of the object. The result has no managed fields: an
+/// object without them keeps those of its former state. They are often the largest part of an object, so this saves copying and checking them.
+/// Returns `None` for any other patch, and for one that is refused; the caller then applies the patch to the whole object and gets the error.
 fn merge_beside_entries(
     call: &Call,
     old: &Value,
@@ -150,7 +150,7 @@ fn merge_beside_entries(
     Some((new, empty))
 }
 
-/// Decodes the patched object like an object in a body. Errors are attributed to the patch. `new` is the result of the patch to `old`.
+/// Decodes the patched object like an object in a body. Errors are attributed to the patch, which has changed `old` to `new`.
 pub(super) fn conform(
     call: &Call,
     old: &Value,
@@ -158,7 +158,7 @@ pub(super) fn conform(
     patch: &Patch,
     validation: FieldValidation,
 ) -> Result<EmptyParts, ApiError> {
-    // Refusals show the object before it was decoded. They are rare, so they apply the patch again instead of a copy for each patch.
+    // A refusal shows the object before it was decoded. Refusals are rare: applying the patch again costs less than a copy for each patch.
     let sent = || patch.apply(&call.served, old).unwrap_or_default();
     body_type::complete_type(&call.served, new);
     let refuse = |why: &str| refusal(&call.served, patch, &sent(), why);

@@ -108,7 +108,8 @@ impl ListPage {
             .map_err(|why| ApiError::bad_request(format!("invalid resource version: {why}")))?;
         let exact = match (options.revision_match, wanted) {
             (Some(RevisionMatch::Exact), Some(wanted)) => Some(wanted),
-            // As in kube-apiserver, the first page at a revision is exact unless the client requests another match.
+            // As in kube-apiserver, the first page of a list at a revision has exactly that revision, unless the client sets
+            // `resourceVersionMatch`.
             (None, Some(wanted)) if wanted != 0 && options.limit.is_some() => Some(wanted),
             _ => None,
         };
@@ -284,8 +285,8 @@ struct Token {
     start: Key,
 }
 
-/// Returns the revision at which a continue token goes on with a list; `None` without a valid token, or if it goes on with the current state.
-/// With invalid options the list is refused without reading it.
+/// Returns the revision at which a continue token continues a list; `None` without a valid token, or if the list continues in the current
+/// state. Invalid options count as no token, because the list is refused before it is read.
 pub(crate) fn continued_revision(call: &Call) -> Option<u64> {
     let token = Some(call.query.text("continue")).filter(|token| !token.is_empty())?;
     ListOptions::of_list(&call.query).ok()?;

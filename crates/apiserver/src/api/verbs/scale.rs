@@ -206,7 +206,7 @@ fn scaled(call: &Call, scale: &Value, old: &Value) -> Result<Value, ApiError> {
         served.schema.default_applied(&mut new);
     }
     managed_fields::scale::take_over(&mut new, &paths.spec_replicas, &call.served.kind.api_version, scale);
-    // `old` has the current resource version, so the client requires none.
+    // `new` still has the resource version of `old`, which requires nothing. The version in the scale replaces it.
     require_revision(&mut new, scale);
     Ok(new)
 }

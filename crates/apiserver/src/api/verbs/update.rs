@@ -47,7 +47,7 @@ pub(crate) enum Ownership {
 
 /// Result of [`change`].
 pub(crate) enum Changed {
-    /// The object is stored, by this write or with equal content before.
+    /// The object is stored. The write has stored it, or has changed nothing.
     Stored(Arc<Stored>),
     /// The object is not stored: in a dry run, or because the change completed its deletion.
     Value(Value),
@@ -226,8 +226,8 @@ pub(crate) async fn change(
         let is_wanted = served.is_stored_as_wanted(&stored);
         let document = call.document(&new).await?;
         let document = if differs { document.differing() } else { document };
-        // As in kube-apiserver, texts are compared: the new one may have defaults that were not stored yet. It has to equal the text of the
-        // former state too, which is decoded, so that it lacks nulls and empty metadata of a custom object.
+        // As in kube-apiserver, texts are compared, because the new text may have defaults that were not stored yet. The text of a custom
+        // object must also equal that of its decoded former state, which lacks nulls and empty metadata.
         let is_unchanged = || {
             let encoded = || cached.unwrap_or_else(|| served.document(&old));
             !served.is_custom() || document.same(&encoded())
@@ -276,7 +276,7 @@ async fn mutate(
     match reviewed {
         UpdateReview::Object => {
             if admission.mutate(&call.attributes(operation, Some(old)), Some(&mut *new)).await? {
-                // The object was encoded for the webhook or policy and decoded again; the encoding omits most of them.
+                // The object was encoded for the webhook or policy and decoded again; the encoding omits most empty lists and maps.
                 *empty = EmptyParts::of(&call.served, new);
             }
             deduplicate_owners(call, new, OwnersFrom::Admission);

@@ -128,7 +128,7 @@ pub(super) fn host_path_volumes(pod: &CheckedPod<'_>) -> Option<Violation> {
 }
 
 pub(super) fn host_ports(pod: &CheckedPod<'_>) -> Option<Violation> {
-    // Sorted as texts.
+    // kube-apiserver sorts the ports as strings.
     let mut ports = BTreeSet::new();
     let mut names = Vec::new();
     for container in pod.containers() {

@@ -77,7 +77,7 @@ fn validate_namespace(attributes: &Attributes<'_>, namespace: &Value) -> Result<
     Ok(())
 }
 
-/// Refuses a pod that violates the enforced standard, and warns if it violates that for warnings.
+/// Refuses a pod that violates the enforced standard, and warns about one that violates the standard for warnings.
 fn validate_pod(attributes: &Attributes<'_>, pod: &Value) -> Result<(), ApiError> {
     if IGNORED.contains(&attributes.subresource) {
         return Ok(());
@@ -186,7 +186,7 @@ fn existing_pods(namespace: &str, standard: Standard, pods: &[Value]) -> Vec<Str
     warnings
 }
 
-/// Orders pods such that one of each controller comes before the others.
+/// Moves one pod of each controller to the front.
 fn by_controller(pods: &[Value]) -> Vec<&Value> {
     let mut controllers = BTreeSet::new();
     let mut is_first = |pod: &&Value| {

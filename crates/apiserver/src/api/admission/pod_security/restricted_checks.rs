@@ -134,7 +134,8 @@ pub(super) fn run_as_user_without_user_namespace(pod: &CheckedPod<'_>) -> Option
     if pod.has_user_namespace() { None } else { run_as_user(pod) }
 }
 
-/// A profile must be set. A forbidden one is reported like in level `baseline`, and alone.
+/// A profile must be set. If there are forbidden profiles, they are reported as in level
+/// `baseline`, without missing ones.
 pub(super) fn seccomp_profile(pod: &CheckedPod<'_>) -> Option<Violation> {
     if let Some(forbidden) = baseline_checks::seccomp_profile(pod) {
         return Some(forbidden);

@@ -129,7 +129,7 @@ impl<'a> CheckedPod<'a> {
         Self { metadata: &object["metadata"], spec: &object["spec"] }
     }
 
-    /// Iterates over containers: first those of the initialization, last the ephemeral ones.
+    /// Iterates over the init containers, the containers, and the ephemeral containers.
     pub(super) fn containers(self) -> impl Iterator<Item = &'a Value> {
         ["initContainers", "containers", "ephemeralContainers"]
             .into_iter()
@@ -151,7 +151,7 @@ impl<'a> CheckedPod<'a> {
     }
 }
 
-/// Iterates over a list; over nothing if it is absent.
+/// Iterates over a list, which may be absent.
 pub(super) fn elements<'a>(object: &'a Value, field: &str) -> impl Iterator<Item = &'a Value> + use<'a> {
     object[field].as_array().into_iter().flatten()
 }
@@ -161,7 +161,7 @@ pub(super) fn name(object: &Value) -> &str {
     object["name"].as_str().unwrap_or_default()
 }
 
-/// Places each text in quotes, as it is.
+/// Quotes texts without escaping them, and joins them with commas.
 pub(super) fn quoted<T: AsRef<str>>(texts: impl IntoIterator<Item = T>) -> String {
     let texts: Vec<String> = texts.into_iter().map(|text| format!("\"{}\"", text.as_ref())).collect();
     texts.join(", ")

@@ -152,7 +152,7 @@ fn version(text: &str) -> Option<StandardVersion> {
     let minor = text.strip_prefix("v1.")?;
     let is_number =
         minor.bytes().all(|byte| byte.is_ascii_digit()) && (minor.len() == 1 || !minor.starts_with('0'));
-    // Go's integers have 63 bits and a sign.
+    // Go parses the version as an `int`, so larger numbers are invalid.
     let minor: i64 = minor.parse().ok().filter(|_| is_number)?;
     u64::try_from(minor).ok().map(StandardVersion::Minor)
 }

@@ -135,12 +135,12 @@ impl PolicyExpression {
         Self { text: text.to_owned(), program: Program::untyped(text) }
     }
 
-    /// Returns the error of the compilation.
+    /// Returns the compilation error, if there is one.
     pub(super) fn compilation_error(&self) -> Option<&str> {
         self.program.as_ref().err().map(String::as_str)
     }
 
-    /// Evaluates the expression. The inner error is kube-apiserver's text if it has no value.
+    /// Evaluates the expression. The inner result is kube-apiserver's error text if the expression has no value.
     ///
     /// # Errors
     /// [`OutOfBudget`].

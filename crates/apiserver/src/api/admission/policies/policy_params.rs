@@ -56,7 +56,7 @@ impl fmt::Display for ParamKind {
     }
 }
 
-/// Returns the parameters with which a binding is evaluated: `None` once if its policy or the binding has none.
+/// Returns the parameters of a binding, for one evaluation each. If the policy or the binding has none, the only item is `None`.
 ///
 /// # Errors
 /// As [`ParamRef::params`].

@@ -33,9 +33,9 @@ pub(in crate::api::admission) struct Round {
     decoded: bool,
     /// Whether a second round follows in any case.
     second_follows: bool,
-    /// Called webhooks with `reinvocationPolicy: IfNeeded`, by their place. They are called again if the object changes.
+    /// Indexes of called webhooks with `reinvocationPolicy: IfNeeded`, which are called again if the object changes.
     called: Vec<usize>,
-    /// Webhooks that are called in the second round.
+    /// Indexes of the webhooks that are called in the second round.
     again: Vec<usize>,
     /// The object after the first round.
     output: Value,
@@ -116,7 +116,7 @@ impl MutatingWebhooks {
         self.run(attributes, object, &mut round, Some(&again)).await
     }
 
-    /// Calls all webhooks, or only those at the places in `only`.
+    /// Calls all webhooks, or only those with the indexes in `only`.
     async fn run(
         &self,
         attributes: &Attributes<'_>,
@@ -161,8 +161,8 @@ impl MutatingWebhooks {
 
 /// The objects of a request while webhooks review them.
 ///
-/// As in kube-apiserver, they stay in the version of the last webhook, and as a webhook left them, until a webhook needs another version.
-/// Only then, and at the end, an object that a webhook has patched is converted back to the version of the request.
+/// As in kube-apiserver, the objects stay in the version of the last webhook until a webhook needs another version. Only then, and at the
+/// end, an object that a webhook has patched is converted back to the version of the request.
 struct ReviewedState<'a> {
     attributes: &'a Attributes<'a>,
     /// The object in the version of the request.
@@ -198,7 +198,7 @@ impl<'a> ReviewedState<'a> {
         Self { attributes, requested, last: None, changed: false, decoded: false }
     }
 
-    /// Returns the object in the version in which it is.
+    /// Returns the object in its current version.
     fn object(&self) -> Option<&Value> {
         match &self.last {
             Some(last) => last.object.as_ref(),
@@ -210,7 +210,7 @@ impl<'a> ReviewedState<'a> {
     async fn call(&mut self, webhook: &Webhook, form: &ReceivedAs) -> Result<WebhookReply, ApiError> {
         let attributes = self.attributes;
         if !self.last.as_ref().is_some_and(|last| last.form.is(form)) {
-            // Plugin and caller both wrap the error.
+            // In kube-apiserver, the plugin and its caller both wrap the error.
             let wrapped = |error: ApiError| {
                 ApiError::internal_error(ApiError::internal_error(error.message()).message())
             };

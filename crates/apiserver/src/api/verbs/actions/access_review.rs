@@ -183,7 +183,8 @@ fn shown_metadata(metadata: &Value) -> String {
     })
 }
 
-/// Formats those fields of a Go struct for which `shown` returns a text. Both structs number their fields in the order of the struct.
+/// Formats those fields of a Go struct for which `shown` returns a text. The two structs for which it is called have their protobuf
+/// fields in the order of their Go fields.
 fn shown_struct(name: &str, shown: impl Fn(&str) -> Option<String>) -> String {
     let fields: Vec<String> = go_struct::message(name)
         .into_iter()

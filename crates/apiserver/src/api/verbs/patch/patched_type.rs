@@ -67,7 +67,7 @@ pub(in crate::api::verbs) fn check_type(
         if api_version.is_empty() { &*served.kind.api_version } else { api_version },
         if kind.is_empty() { &*served.kind.kind } else { kind },
     );
-    // Of an equal kind in another version, the object is converted.
+    // Go converts an object of the same kind in another version.
     if kind == served.kind.kind
         && (api_version == served.kind.api_version
             || body_type::has_equal_kind(&served.resource.group, api_version, kind))
@@ -111,13 +111,13 @@ fn check_internal_type(
         return Err(refusal(&call.served, patch, new, &why));
     }
     let fields = new.as_object().into_iter().flatten().map(|(field, _)| field.clone());
-    // Those of its metadata are at the top.
+    // In Go's internal type, the fields of the metadata are at the top level.
     let unknown = fields.filter(|field| !is_internal(field)).collect();
     report_strict(call, || new.clone(), patch, unknown, validation)?;
     update::check_name(call, &json!({"metadata": {}}))
 }
 
-/// Whether Go's internal types have a field of this name in JSON. They have those of the metadata at the top.
+/// Whether Go's internal types have a field of this name in JSON. They have the fields of the metadata at the top level.
 fn is_internal(field: &str) -> bool {
     let is_meta = || go_struct::message("meta.v1.ObjectMeta").is_some_and(|meta| meta.slot(field).is_some());
     matches!(field, "apiVersion" | "kind") || is_meta()

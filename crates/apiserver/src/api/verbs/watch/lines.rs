@@ -126,7 +126,8 @@ pub(super) fn encode(encoding: Encoding, kind: &str, object: &Value) -> Bytes {
             line
         }
         Encoding::Protobuf => {
-            // Builtin kinds, metadata views and errors have messages; a test checks that for each builtin kind.
+            // All objects that reach this line have protobuf messages: builtin kinds (checked by a test),
+            // metadata views, and errors.
             protobuf::watch_frame(kind, &protobuf::encode(object).unwrap_or_default())
         }
     })

@@ -238,7 +238,7 @@ impl Watch {
             }
             match self.chunk(waited) {
                 Next::Chunk(Chunk::Events(_)) if self.call.accept.view == View::MetadataList => {
-                    // The objects are no lists. kube-apiserver ends the stream without an error.
+                    // An event is not a list. Like kube-apiserver, end the stream without an error.
                     return Poll::Ready(None);
                 }
                 Next::Chunk(chunk) => return Poll::Ready(Some(chunk)),
@@ -268,8 +268,7 @@ impl Watch {
                 }
                 self.interrupts.set_bookmark(next_bookmark(Instant::now(), self.deadline));
                 self.interrupts.poll(context);
-                // Commits since the start, also to other tables, may have raised the revision: report it to the client. It may have received
-                // it with an event.
+                // Commits since the start, also to other tables, may have raised the revision. Report it, unless an event did.
                 if self.cursor > self.start {
                     return Poll::Ready(Some(Chunk::Other(self.bookmark_line(Bookmark::Progress))));
                 }
