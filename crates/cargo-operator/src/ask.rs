@@ -1,4 +1,4 @@
-//! Commands that the operator's own program carries out: it knows its kinds, rights and manifests.
+//! Commands that the operator's own program carries out, because only that program knows its kinds, rights and manifests.
 
 use std::{
     ffi::OsString,
@@ -33,8 +33,8 @@ pub struct Ask {
     arguments: Vec<OsString>,
 }
 
-/// Command that runs a program without access to a cluster. An `Operator` sends no requests for these commands anyway, but a program that
-/// does not know them might start and work on the user's cluster.
+/// Command that runs a program without access to a cluster. An `Operator` sends no requests for these commands. Any other program might
+/// ignore the command, and start to work on the user's cluster.
 pub(crate) fn offline(program: &Path) -> Command {
     let mut command = Command::new(program);
     command
@@ -72,7 +72,7 @@ pub fn run(
     shell.running(display(&asked));
     let status = asked.spawn().and_then(|mut child| {
         if let (Some(text), Some(mut input)) = (baseline, child.stdin.take()) {
-            // A program that fails before it reads its input prints the reason itself.
+            // The write fails if the program ended before it read its input. The program has then printed the reason.
             let _ = input.write_all(text.as_bytes());
         }
         child.wait()

@@ -9,7 +9,8 @@ use crate::shell::Shell;
 /// Time within which a program that finds no browser ends.
 const SOON: Duration = Duration::from_millis(500);
 
-/// Opens a page with the program in `$BROWSER`, or else with that of the desktop. Prints the address if that cannot be run, or fails soon.
+/// Opens a page with the program in `$BROWSER`, or else with the desktop's default browser. Prints the address if that program cannot be
+/// run, or fails within [`SOON`].
 pub(crate) async fn open(page: &str, shell: &Shell) {
     let opened = command(env::var_os("BROWSER"))
         .arg(page)
@@ -18,7 +19,7 @@ pub(crate) async fn open(page: &str, shell: &Shell) {
         .stderr(Stdio::null())
         .spawn();
     let is_open = match opened {
-        // It may run for as long as the browser does.
+        // Some programs run until the browser ends, so do not wait longer.
         Ok(mut program) => match timeout(SOON, program.wait()).await {
             Ok(ended) => ended.is_ok_and(|status| status.success()),
             Err(_) => true,

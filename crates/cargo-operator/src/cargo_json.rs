@@ -48,7 +48,7 @@ struct Artifact {
 }
 
 impl Metadata {
-    /// Reads the answer, which is a line of its own.
+    /// Reads the answer, which is one line among others.
     pub(crate) fn parse(answer: &[u8]) -> Result<Self, String> {
         let mut lines = answer.split(|byte| *byte == b'\n');
         let line = lines.find(|line| line.starts_with(b"{")).ok_or("it printed no JSON")?;
@@ -62,7 +62,7 @@ impl Package {
         self.manifest_path.parent().unwrap_or(Path::new(""))
     }
 
-    /// Whether the default features enable anything but `known` features and the dependencies of these.
+    /// Whether the default features enable any feature other than `known` ones and those that `known` ones enable.
     pub(crate) fn defaults_enable_more_than(&self, known: &[String]) -> bool {
         let mut seen = BTreeSet::from(["default"]);
         let mut waiting = vec!["default"];

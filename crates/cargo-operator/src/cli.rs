@@ -111,7 +111,7 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Splits a command line at `--`, behind which stand flags of the operator. Clap would drop a `--` before options that it passes on.
+/// Splits a command line at `--`, which precedes flags of the operator. Clap would drop the `--` before arguments that it passes on.
 fn split(mut words: Vec<OsString>) -> (Vec<OsString>, Vec<OsString>) {
     let end = words.iter().position(|word| word == "--").unwrap_or(words.len());
     let flags = words.split_off(end);

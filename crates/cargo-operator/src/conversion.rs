@@ -24,7 +24,7 @@ pub(crate) fn version_before(
         )
     };
     let fields = fields.join(", ");
-    // A field can have the name of the variable or of another part of the object, so the fields are variables of a block alone.
+    // A field can have the same name as another variable of the function, so the fields are variables of an inner block.
     let convert = |from: &str, to: &str, spec_from: &str, spec_to: &str, variable: &str| {
         let status = if *has_status { format!(", status: {variable}.status") } else { String::new() };
         format!(

@@ -238,8 +238,8 @@ impl RustFile {
     /// The text with all changes.
     #[must_use]
     pub fn into_text(mut self) -> String {
-        // From the end, so that the offsets of the remaining changes stay right. The first reversal keeps the order of insertions at one
-        // offset, because the sort is stable.
+        // From the end, so that the offsets of the remaining changes stay valid. The sort is stable, so the first reversal keeps
+        // insertions at the same offset in their order.
         self.changes.reverse();
         self.changes.sort_by_key(|(range, _)| std::cmp::Reverse(range.start));
         for (range, text) in self.changes {
@@ -269,7 +269,7 @@ impl RustFile {
         }
     }
 
-    /// Inserts method calls after a call, in lines of their own if the call has one.
+    /// Inserts method calls after a call, on separate lines if the call has its own line.
     fn extend(&mut self, call: &Range<usize>, calls: &[String]) -> Line {
         let line_start = self.text[..call.start].rfind('\n').map_or(0, |end| end + 1);
         let indentation = &self.text[line_start..call.start];
@@ -286,7 +286,7 @@ impl RustFile {
     }
 }
 
-/// Collects method calls, each from its dot to its end. Receivers of a collected call are not visited.
+/// Collects method calls, each from its dot to its end. Does not visit the receiver of a collected call.
 struct MethodCalls<'m> {
     matches: &'m dyn Fn(&ExprMethodCall) -> bool,
     found: Vec<Range<usize>>,

@@ -95,7 +95,7 @@ pub(crate) async fn forward(
     });
     match first.await {
         Ok(Some(port)) => {
-            // kubectl prints a line about each connection, and ends if it cannot.
+            // kubectl prints a line for each connection, and would end if nothing read them.
             let mut output = JoinSet::new();
             output.spawn(discard(lines.into_inner()));
             if let Some(errors) = child.stderr.take() {
@@ -108,7 +108,7 @@ pub(crate) async fn forward(
         Ok(None) => {
             let mut reason = String::new();
             if let Some(mut errors) = child.stderr.take() {
-                // If this fails, or kubectl does not end, the error below has no reason, but still names the port and the target.
+                // If the read fails or times out, the error below lacks kubectl's reason, but still names the port and the target.
                 let _ = timeout(WITHIN, errors.read_to_string(&mut reason)).await;
             }
             Err(Failure::new(format!(
@@ -161,7 +161,7 @@ fn metrics_server(deployment: &Value) -> Option<MetricsServer> {
     })
 }
 
-/// The pod of these that holds a lease. The identity of a holder is the name of its pod, `_` and a random part.
+/// Returns the pod that holds a lease. The identity of a holder is the name of its pod, `_` and a random part.
 ///
 /// `pods` are lines such as `pod/guestbook-7d9c-x2`. Names of pods alone do not show their Deployment: `guestbook-ui-0` can be a pod of a
 /// StatefulSet `guestbook-ui`.
@@ -194,7 +194,7 @@ pub(crate) async fn answer(
     let feed = child.stdin.take().zip(input);
     let output = async {
         if let Some((mut pipe, input)) = feed {
-            // If kubectl fails before it reads its input, its own error has the reason.
+            // The write fails if kubectl ended before it read its input. Its error output has the reason.
             let _ = pipe.write_all(input.as_bytes()).await;
         }
         child.wait_with_output().await
@@ -221,7 +221,7 @@ fn failure_of(context: &str, errors: &str) -> Failure {
     failure
 }
 
-/// Whether a line is one of kubectl's own log: `E1126 23:01:36.633195   12405 memcache.go:265] …`.
+/// Whether a line belongs to kubectl's own log: `E1126 23:01:36.633195  12405 memcache.go:265] …`.
 fn is_log_line(line: &str) -> bool {
     let (first, rest) = line.split_at_checked(1).unwrap_or_default();
     let date = rest.split(' ').next().unwrap_or_default();

@@ -24,7 +24,8 @@ impl Library {
     pub const PACKAGES: [(&str, &str); 2] =
         [("controller-runtime", "controller-runtime"), ("kube-envtest", "envtest")];
 
-    /// The origin that fits this program: the checkout that it was built from, or the published version with its own number.
+    /// The origin that matches this program: the checkout from which it was built, or the published version with the same
+    /// number.
     ///
     /// # Errors
     ///
@@ -33,7 +34,7 @@ impl Library {
         Self::of_sources(Path::new(env!("CARGO_MANIFEST_DIR")))
     }
 
-    /// The origin that fits a program whose sources are in a folder.
+    /// The origin that matches a program whose sources are in this folder.
     fn of_sources(sources: &Path) -> Result<Self, Failure> {
         // Cargo unpacks published packages to `registry/src/<registry>/<package>`.
         let parent = |generation: usize| sources.ancestors().nth(generation).and_then(Path::file_name);

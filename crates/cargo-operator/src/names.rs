@@ -73,7 +73,7 @@ impl OperatorName {
         Ok(Self::of_package(name, &name.replace('-', "_")))
     }
 
-    /// The name of an operator that exists: that of its package. Its crate may have another name in code.
+    /// The name of an existing operator: the name of its package. Its crate may have another name in code.
     #[must_use]
     pub fn of_package(package: &str, crate_name: &str) -> Self {
         Self { name: package.to_owned(), crate_name: crate_name.to_owned() }
@@ -232,7 +232,7 @@ pub(crate) fn module_of(kind: &str) -> Result<String, BadName> {
     Ok(module)
 }
 
-/// Words of a kind in lower case, joined by underscores. A run of capitals is one word: `HTTPRoute` has `http` and `route`.
+/// Words of a kind in lower case, joined by underscores. A run of capitals is one word: `HTTPRoute` becomes `http_route`.
 pub(crate) fn snake(kind: &str) -> String {
     let chars: Vec<char> = kind.chars().collect();
     let mut words = String::new();

@@ -74,7 +74,7 @@ pub fn run(arguments: &New, parent: &Path, shell: &Shell) -> Result<(), Failure>
     check_empty(&folder, name.as_str())?;
     write_project(&folder, &files)?;
     write::format(&folder, files.iter().map(|(path, _)| folder.join(path)));
-    // rustfmt has changed some files, so they are read again.
+    // rustfmt may have changed files, so read them again.
     let lines_of = |path: &str| fs::read_to_string(folder.join(path)).map_or(0, |text| text.lines().count());
     let lines: usize = files.iter().map(|(path, _)| lines_of(path)).sum();
     shell.status("Created", format_args!("{}: {} files, {lines} lines", name.as_str(), files.len()));
@@ -135,7 +135,7 @@ fn write_project(folder: &Path, files: &Files) -> Result<(), Failure> {
     let existed = folder.exists();
     let written = files.iter().try_for_each(|(path, text)| write::one(&folder.join(path), text));
     if written.is_err() {
-        // The folder was empty or absent, so all in it is ours.
+        // The folder was empty or absent, so everything in it was written above.
         let _ = fs::remove_dir_all(folder);
         if existed {
             let _ = fs::create_dir(folder);
@@ -147,7 +147,7 @@ fn write_project(folder: &Path, files: &Files) -> Result<(), Failure> {
 /// A workspace around a new project.
 struct EnclosingWorkspace {
     manifest: PathBuf,
-    /// Whether the project is among its members.
+    /// Whether its `members` include the project.
     is_named: bool,
 }
 
@@ -163,7 +163,7 @@ fn enclosing_workspace(folder: &Path) -> Option<EnclosingWorkspace> {
             let mut items = list.into_iter().flatten().filter_map(|item| item.as_str());
             items.any(|item| includes(&parts(Path::new(item)), &inside))
         };
-        // Cargo excludes all below a folder, unless a member is named that is the folder or above it.
+        // Cargo excludes a folder with all its contents, unless the folder, or one of its parents, is listed as a member.
         let is_above = |above: &[String], inside: &[String]| inside.starts_with(above);
         if lists("exclude", &is_above) && !lists("members", &is_above) {
             return None;
@@ -212,7 +212,7 @@ fn matches_part(pattern: &[char], name: &[char]) -> bool {
     }
 }
 
-/// Splits the text behind `[` at the `]` of the set. A `]` that comes first is in the set.
+/// Splits the text after `[` at the `]` that ends the set. A leading `]` is a member of the set.
 fn split_set(text: &[char]) -> Option<(&[char], &[char])> {
     let first = if text.first() == Some(&'!') { 2 } else { 1 };
     let end = first + text.get(first..)?.iter().position(|sign| *sign == ']')?;

@@ -82,7 +82,7 @@ pub struct Project {
 }
 
 impl Project {
-    /// Checks that the package has a program that holds the API server of a session.
+    /// Checks that the package has the program that runs the API server of a session.
     ///
     /// # Errors
     ///
@@ -255,8 +255,9 @@ impl Selection {
         self.build_with(project, &project.bin, self.build_options(), shell)
     }
 
-    /// Builds the program to print the registrations of the program of an image, and returns its path. Default features are disabled as in
-    /// an image, unless they enable only the requirements of the program `dev`: then the libraries are compiled already.
+    /// Builds the program so that it prints the registrations of the image's program, and returns its path. Default features are disabled,
+    /// as in an image. If they enable only the requirements of the program `dev`, they stay enabled, because the libraries are then
+    /// compiled already.
     ///
     /// # Errors
     ///
@@ -269,8 +270,8 @@ impl Selection {
         self.build_with(project, &project.bin, options, shell)
     }
 
-    /// Builds the program, and the program `dev`, which holds the API server of a session, and returns their paths. One run of cargo
-    /// builds both if they have the same features.
+    /// Builds the program, and the program `dev`, which runs the API server of a session, and returns their paths. One run of cargo builds
+    /// both if they have the same features.
     ///
     /// # Errors
     ///
@@ -378,7 +379,7 @@ impl Selection {
         }
     }
 
-    /// Whether the user's options say nothing about default features.
+    /// Whether the user's options leave default features as they are.
     fn keeps_default_features(&self) -> bool {
         !self.features.no_default_features && !self.features.all_features
     }

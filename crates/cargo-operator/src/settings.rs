@@ -91,7 +91,7 @@ impl Settings {
         words
     }
 
-    /// Flags with which the operator runs: the user's, or else those of the settings.
+    /// Flags with which the operator runs: those of the user, or else those of the settings.
     pub(crate) fn flags(&self, command: &str, given: &[OsString]) -> Vec<OsString> {
         match given {
             [] if matches!(command, "manifests" | "rbac") => self.args.iter().map(OsString::from).collect(),
@@ -105,7 +105,7 @@ pub(crate) fn is_given(words: &[OsString], option: &str) -> bool {
     words.iter().any(|word| value_after(word, option).is_some())
 }
 
-/// The rest of a word behind an option: empty, or `=value`.
+/// Returns the part of a word after the option: empty, or `=value`.
 fn value_after<'w>(word: &'w OsStr, option: &str) -> Option<&'w str> {
     word.to_str()?.strip_prefix(option).filter(|rest| rest.is_empty() || rest.starts_with('='))
 }

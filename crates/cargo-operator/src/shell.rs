@@ -36,7 +36,7 @@ pub enum LogLevel {
     Error,
     /// A problem.
     Warn,
-    /// News for operators.
+    /// Events that matter to operators.
     Info,
     /// Details for developers.
     Debug,
@@ -98,7 +98,7 @@ impl Shell {
         self.result(wrap::fit(&text.to_string(), width));
     }
 
-    /// Prints an event of the log of a program that this one runs.
+    /// Prints a log event of a child process.
     pub fn log(&self, level: LogLevel, text: impl Display) {
         let style = match level {
             LogLevel::Error => ERROR,
@@ -151,7 +151,7 @@ fn print_line(style: Style, start: &str, text: impl Display) {
     eprintln!("{style}{start}{style:#}{text}");
 }
 
-/// Erases the line of the terminal in which the cursor is: cargo leaves its progress bar there while it builds.
+/// Erases the current line of the terminal, in which cargo's progress bar may be.
 fn end_progress() {
     if std::io::stderr().is_terminal() {
         eprint!("\x1b[2K\r");

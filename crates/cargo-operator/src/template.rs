@@ -103,14 +103,14 @@ pub fn dependencies() -> Vec<String> {
         .map_or_else(Vec::new, |table| table.iter().map(|(name, _)| name.to_owned()).collect())
 }
 
-/// Names in the template's code that do not come from its kind. A kind must not have them.
+/// Names in the template's code that do not derive from its kind. No kind may have one of these names.
 #[must_use]
 pub fn used_names() -> BTreeSet<String> {
     let mut used: BTreeSet<String> = PRELUDE.iter().map(|name| (*name).to_owned()).collect();
     for (_, text) in FILES.iter().filter(|(path, _)| path.ends_with(".rs")) {
         for line in text.lines() {
             let code = line.split("//").next().unwrap_or_default();
-            // Odd pieces are in quotes.
+            // Every second piece is inside quotes.
             for piece in code.split('"').step_by(2) {
                 used.extend(identifiers(piece));
             }
@@ -251,7 +251,7 @@ fn depending_on(library: &Library) -> String {
     manifest.to_string()
 }
 
-/// Lets a dependency come from `library`: a version of the registry, or a folder of a checkout.
+/// Sets the source of a dependency: a version in the registry, or a folder of a checkout.
 fn set_source(dependency: &mut Item, library: &Library, folder: &str) {
     let (key, from) = match library {
         Library::Registry { version } => ("version", version.clone()),

@@ -1,4 +1,4 @@
-//! The begin of `cargo operator dev`: checks, the first build, an API server that knows the operator's kinds, and the operator on it.
+//! Start of `cargo operator dev`: checks, the first build, an API server that knows the operator's kinds, and the operator.
 
 use std::{
     net::{Ipv4Addr, SocketAddr, TcpListener},
@@ -39,7 +39,8 @@ struct FirstBuild {
 }
 
 impl Development {
-    /// Checks the arguments, builds the operator and the program of the server, starts a server that knows its kinds, and starts it there.
+    /// Checks the arguments, builds the operator and the program of the server, starts a server that knows the operator's kinds, and
+    /// starts the operator on it.
     pub(super) async fn begin(
         arguments: &Dev,
         project: Arc<Project>,
@@ -48,7 +49,7 @@ impl Development {
     ) -> Result<Self, Failure> {
         check_samples(arguments, &project)?;
         let folder = project.folder.join("target/operator");
-        // Files that are saved after this time are not, or not surely, in the first build.
+        // The first build may miss files that are saved after this time.
         let (first, began_at) = match &arguments.on {
             Some(context) => {
                 let cluster = ChosenCluster::choose(context, &project, shell).await?;

@@ -79,8 +79,8 @@ impl ChosenCluster {
 }
 
 impl Cluster {
-    /// Flags with which the operator runs, followed by `more`, which are the user's. There are no probes, and no explanations, for which it would
-    /// need a token of a session's own server.
+    /// Flags with which the operator runs, followed by the user's flags `more`. They turn off probes and explanations: only the server of a
+    /// session issues the token that explanations need.
     pub(super) fn flags(more: &[String]) -> Vec<String> {
         let probes = "--health-probe-bind-address";
         let are_given = more.iter().any(|word| word.split('=').next() == Some(probes));
@@ -123,7 +123,7 @@ impl Cluster {
     }
 }
 
-/// Whether a context is for development: the settings name it, or kind made it.
+/// Whether a context is for development: the settings list it, or the program kind has created it.
 fn is_allowed(context: &str, contexts: &[String]) -> bool {
     context.starts_with(LOCAL) || contexts.iter().any(|allowed| allowed == context)
 }

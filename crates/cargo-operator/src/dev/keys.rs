@@ -27,7 +27,7 @@ pub(super) enum Key {
 }
 
 impl Key {
-    /// The keys of a session, for users. With them a line of a terminal with 80 columns is full.
+    /// The keys of a session, for users. The text fits a terminal with 80 columns, and has no room for another key.
     pub(super) fn help(has_samples: bool, has_explanations: bool) -> String {
         let keys = [
             ("r restart", true),
@@ -69,11 +69,12 @@ impl Keys {
         }
         let mode = mode::KeyMode::begin()?;
         let (sender, pressed) = mpsc::channel(WAITING_KEYS);
-        // A read of a terminal cannot be cancelled, so the thread ends with the process, or with the key after the session.
+        // A read of a terminal cannot be cancelled. The thread ends with the process, or at the first key after the
+        // session.
         std::thread::spawn(move || {
             let mut bytes = [0; 64];
             while let Ok(read @ 1..) = io::stdin().read(&mut bytes) {
-                // Arrows and the like are sequences that begin with an escape.
+                // Keys such as arrows are sequences that begin with an escape.
                 let is_letter = bytes[0] != 0x1b;
                 if is_letter
                     && let Err(mpsc::error::TrySendError::Closed(_)) = sender.try_send(bytes[read - 1])
@@ -85,7 +86,7 @@ impl Keys {
         Some(Self { pressed, _mode: mode })
     }
 
-    /// Consoles of Windows have other calls.
+    /// No keys: the calls above do not exist for consoles of Windows.
     #[cfg(not(unix))]
     pub(super) fn listen() -> Option<Self> {
         None

@@ -126,7 +126,7 @@ enum Event {
     Operator(OperatorEvent),
     /// The operator has reconciled its objects after a restart. `None` if that is not known.
     Reconciled(Option<FirstRuns>),
-    /// Samples that a webhook has kept from being applied can be tried again.
+    /// Samples that were refused because of a webhook can be applied again.
     Samples,
     Key(Key),
 }
@@ -191,7 +191,7 @@ impl Development {
         };
         tokio::select! {
             biased;
-            // Lines come last: an operator that writes them without a pause must not hold up the rest.
+            // Log lines come last: an operator that writes them without a pause must not delay other events.
             key = pressed => Event::Key(key),
             changed = self.sources.changed() => Event::Changed(changed),
             Some(built) = self.builds.join_next() => Event::Built(match built {
@@ -205,7 +205,7 @@ impl Development {
         }
     }
 
-    /// Replaces the operator after a build, unless another one follows.
+    /// Replaces the operator after a build, unless another build follows.
     async fn built(&mut self, built: Result<PathBuf, Failure>) {
         if std::mem::take(&mut self.is_stale) {
             self.build();
@@ -298,7 +298,7 @@ impl Development {
         let build = self.build_began.elapsed();
         let rendered = Rendered::by(&program, &self.flags).await?;
         self.sources.follow(&self.project.folder, &program, self.samples.as_deref())?;
-        // Before the old operator stops: it goes on if the new definitions or rights are refused.
+        // Before the old operator stops, so that it continues if the server refuses the new definitions or rights.
         self.target.install(&rendered).await?;
         let stopping = Instant::now();
         self.stop().await?;
@@ -317,7 +317,7 @@ impl Development {
     /// Reports the first reconciles of an operator that has started, as soon as they have ended.
     fn watch_first_runs(&mut self) {
         self.first_runs = JoinSet::new();
-        // Without its address, because the user has chosen that, nothing is asked.
+        // If the user has chosen the address of the metrics server, it is unknown, and no question is sent.
         let place = Place::of_session(&self.project.folder.join("target/operator"));
         if let (Target::Own(_), Ok(first)) = (&self.target, place.and_then(|place| FirstRuns::at(&place))) {
             self.first_runs.spawn(first);
@@ -366,7 +366,7 @@ impl Development {
                 }
             }
         }
-        // A part of the samples is named by its files.
+        // If only some samples were applied, the report names their files.
         let choice = if applied.len() == files.len() { choice } else { Choice::Due };
         if choice == Choice::All || !applied.is_empty() {
             let summary = samples::summary(objects, &applied, choice, path, &self.project.folder);

@@ -61,7 +61,7 @@ impl LogLine {
 impl fmt::Display for FailedReconcile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { kind, namespace, name, error } = self;
-        // As the lines about objects in a session with an API server of its own.
+        // In the form of the lines that the API server of a session prints about objects.
         let object = object(kind, namespace, name);
         let (kind, place) = object.split_once(' ').unwrap_or(("", &object));
         write!(f, "{kind:>12} {place}  failed: {error}")
@@ -143,7 +143,7 @@ impl<'de> Deserialize<'de> for LogEntry {
 }
 
 /// Fields in their order. A name may occur twice: `tracing-subscriber` adds the name of a span to the fields of the span, which may contain a
-/// `name` already. The first one is meant.
+/// `name` already. The first one is used.
 #[derive(Default)]
 struct Fields(Vec<(String, Value)>);
 

@@ -31,14 +31,14 @@ const LOG_FLAGS: [&str; 3] = ["--log", "--log-level", "--zap-log-level"];
 /// Selects the format of the log.
 const LOG_FORMAT: &str = "OPERATOR_LOG_FORMAT";
 
-/// Flags that select the format of the log, which is printed as it is then.
+/// Flags that select the format of the log. With one of them, lines are printed unchanged.
 const FORMAT_FLAGS: [&str; 2] = ["--log-format", "--zap-encoder"];
 
-/// Lines of the log that wait to be printed. Beyond it they are counted and left out: an operator that waits for its output would answer no
-/// webhook.
+/// Maximum number of log lines that wait to be printed. Further lines are counted and dropped: an operator that is blocked on its output
+/// would answer no webhook.
 const WAITING_LINES: usize = 8192;
 
-/// Longest line of the log. The rest of a longer one is a line of its own.
+/// Longest line of the log, in bytes. A longer one is split.
 const MAX_LINE: u64 = 1 << 20;
 
 /// Time within which the log ends after the operator. A process that the operator has started may keep the pipe open.
@@ -129,7 +129,7 @@ impl Running {
 
     /// Waits until all lines of an operator that has ended are read.
     async fn end_log(&mut self) {
-        // After the time the lines that were read so far are printed.
+        // After the timeout, only the lines that were read so far are printed.
         let _ = timeout(LOG_END, self.reader.join_next()).await;
     }
 
@@ -170,7 +170,7 @@ impl Running {
     }
 }
 
-/// Reads the log of an operator. Lines that nothing takes are left out and counted.
+/// Reads the log of an operator. Lines that do not fit into the channel are dropped and counted.
 async fn read(mut output: impl AsyncBufRead + Unpin, lines: Sender<String>) {
     let mut left_out = 0_u64;
     loop {

@@ -14,7 +14,7 @@ use crate::{failure::Failure, write};
 /// Time between two attempts to apply a sample while the operator does not serve its webhooks yet.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Number of attempts after the operator has started. It serves its webhooks within a second, and on a slow machine within five.
+/// Number of attempts after the operator has started. An operator serves its webhooks within one second, or five on a slow machine.
 const ATTEMPTS: u32 = 10;
 
 /// Contents of sample files by path.
@@ -23,11 +23,11 @@ pub(super) type SampleTexts = BTreeMap<PathBuf, Vec<u8>>;
 /// State of the samples in a session.
 #[derive(Debug, Default)]
 pub(super) struct Samples {
-    /// Contents with which files were applied. The rest has changed, or was refused.
+    /// Contents with which files were applied. Files that have changed since, or that were refused, are missing.
     applied: SampleTexts,
-    /// Whether samples have changed that the next program of the operator gets.
+    /// Whether changed samples wait until the next program of the operator runs.
     wait_for_build: bool,
-    /// Attempts that are left until a webhook must be served.
+    /// Remaining attempts until a webhook must be served.
     attempts: u32,
     /// Files that wait for a webhook.
     waiting: BTreeSet<PathBuf>,
@@ -64,7 +64,7 @@ impl Samples {
         std::mem::take(&mut self.wait_for_build)
     }
 
-    /// Notes that the operator starts: it does not serve webhooks yet that the API server may call already.
+    /// Notes that the operator starts. The API server may call webhooks that the operator does not serve yet.
     pub(super) fn operator_started(&mut self) {
         self.wait_for_build = false;
         self.attempts = ATTEMPTS;
@@ -93,7 +93,7 @@ impl Samples {
         self.applied.insert(file, text);
     }
 
-    /// Notes that a file was refused. Returns whether to report the failure: a webhook that is not served yet passes.
+    /// Notes that a file was refused. Returns whether to report the failure. A webhook that is not served yet is not reported.
     pub(super) fn was_refused(&mut self, file: &Path, failure: &Failure, now: Instant) -> bool {
         self.applied.remove(file);
         if self.attempts == 0 || !failure.message.contains("failed calling webhook") {

@@ -31,7 +31,8 @@ const SCHEMA: &str = "operator-session/v2";
 /// Variable of the environment that asks the program for a session.
 const VARIABLE: &str = "OPERATOR_SESSION";
 
-/// Time within which the program must send its greeting. A program with sessions takes milliseconds; another one may never send it.
+/// Time within which the program must send its greeting. A program with sessions takes milliseconds; a program without them never
+/// sends it.
 const HELLO: Duration = Duration::from_secs(10);
 
 /// Time within which the program must end after its input was closed.
@@ -61,15 +62,15 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// Starts a copy of `program` in `folder`, so that builds do not disturb it, and checks that it has sessions that this program
-    /// understands. `more` are flags of the user for the operator.
+    /// Starts a copy of `program` in `folder`, which builds cannot overwrite, and checks that its messages have the schema of this
+    /// program. `more` are flags of the user for the operator.
     pub(super) async fn begin(program: &Path, folder: &Path, more: &[String]) -> Result<Self, Failure> {
         let copy = copy_into(folder, program)
             .map_err(|error| Failure::new(format!("cannot copy {}: {error}", program.display())))?;
         // A program without sessions would run the operator. Offline it finds no cluster, so it changes nothing.
         let mut command = Command::from(ask::offline(&copy));
         command.env(VARIABLE, SCHEMA).stdin(Stdio::piped()).stdout(Stdio::piped());
-        // Ctrl-C is for this process, which lets the operator finish before it ends the session.
+        // Ctrl-C must reach only this process, which lets the operator finish before it ends the session.
         #[cfg(unix)]
         command.process_group(0);
         let mut child = command

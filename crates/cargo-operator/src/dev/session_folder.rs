@@ -13,7 +13,7 @@ const LOCK: &str = "session.lock";
 
 /// Checks that no session uses the folder, before anything is built. The program `dev` checks it again when it takes the lock.
 pub(super) fn check_folder(folder: &Path) -> Result<(), Failure> {
-    // There is no such file before the first session. Other errors show when the session uses the folder.
+    // The file does not exist before the first session. The session itself reports any other error.
     let Ok(file) = File::open(folder.join(LOCK)) else { return Ok(()) };
     match file.try_lock_shared() {
         Err(TryLockError::WouldBlock) => Err(in_use()),

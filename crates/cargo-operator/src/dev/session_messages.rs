@@ -93,8 +93,8 @@ pub(super) fn counted(counts: &[KindCount]) -> String {
 /// Reads the output of a session until it ends, and sends replies and lines to print. A line that is no message was printed by the
 /// user's program, and is printed as it is.
 ///
-/// A full `lines` does not stop the reader, because the next reply may be behind the lines: they are left out, and a line with their
-/// number takes their place.
+/// If `lines` is full, the reader drops lines and later sends a line with their number. It does not wait, because the next reply may
+/// follow the lines.
 pub(super) async fn read_messages(
     mut output: impl AsyncBufRead + Unpin,
     replies: Sender<Message>,

@@ -35,9 +35,9 @@ pub(super) struct Changed {
 /// Watches files. Folders are watched, because editors replace files.
 pub(super) struct Sources {
     watcher: RecommendedWatcher,
-    /// Changed files in the watched folders. The queue has no bound: the watcher must not wait, because a call that adds a folder to it
-    /// waits for it, and a change that is left out might be the one to build. The session takes the paths as soon as its current action
-    /// has ended, and keeps those that matter to it.
+    /// Changed files in the watched folders. The queue has no bound. The watcher must not block, because calls that add a folder wait for
+    /// the watcher, and it must not drop a change, which might require a build. The session empties the queue as soon as its current
+    /// action has ended.
     events: UnboundedReceiver<PathBuf>,
     watched: BTreeSet<PathBuf>,
     files: WatchedFiles,
@@ -153,7 +153,7 @@ impl Sources {
         loop {
             let received = match self.group.end() {
                 None => Ok(self.events.recv().await),
-                // A time, because this future is dropped at each other event of the session, and begins again.
+                // A deadline, not a duration, because every other event of the session drops this future and creates it again.
                 Some(end) => timeout_at(end, self.events.recv()).await,
             };
             match received {
@@ -213,7 +213,7 @@ fn add_folders(folder: &Path, folders: &mut BTreeSet<PathBuf>) {
     let mut waiting = vec![folder.to_owned()];
     while let Some(folder) = waiting.pop() {
         let Ok(entries) = fs::read_dir(&folder) else { continue };
-        // Links are not followed: they may lead back.
+        // Links are not followed, because they can form a cycle.
         let is_folder = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());
         waiting.extend(entries.flatten().filter(is_folder).map(|entry| entry.path()));
         folders.insert(folder);
@@ -221,7 +221,7 @@ fn add_folders(folder: &Path, folders: &mut BTreeSet<PathBuf>) {
 }
 
 impl WatchedFiles {
-    /// Whether a change of this file has a consequence.
+    /// Whether a change of this file requires an action.
     fn contain(&self, path: &Path) -> bool {
         self.is_code(path) || self.is_sample(path)
     }
@@ -234,7 +234,7 @@ impl WatchedFiles {
         is_object_file(path) && self.samples.as_ref().is_some_and(|samples| path.starts_with(samples))
     }
 
-    /// Returns the consequence of changed files; `None` if none of them is watched.
+    /// Returns the actions that changed files require; `None` if none of the files is watched.
     fn judge(&self, paths: &[PathBuf]) -> Option<Changed> {
         let watched: Vec<_> = paths.iter().filter(|path| self.contain(path)).collect();
         let first = write::relative(watched.first()?, &self.project);

@@ -1,4 +1,4 @@
-//! The API server on which the operator runs: one of the session's own, or that of an existing cluster.
+//! The API server on which the operator runs: the server of the session, or that of an existing cluster.
 
 use std::path::{Path, PathBuf};
 
@@ -26,7 +26,7 @@ impl Target {
         }
     }
 
-    /// Installs definitions, and in a server of the session's own the rights of the operator.
+    /// Installs definitions, and on the server of a session the rights of the operator.
     pub(super) async fn install(&mut self, rendered: &Rendered) -> Result<(), Failure> {
         match self {
             Self::Own(session) => session.install(rendered).await,
@@ -83,7 +83,7 @@ impl Target {
         }
     }
 
-    /// Ends a server of the session's own, or forgets the credentials for a cluster.
+    /// Ends the server of the session, or removes the credentials for the cluster.
     pub(super) async fn end(self) {
         match self {
             Self::Own(session) => session.end().await,

@@ -1,4 +1,4 @@
-//! The first reconciles of an operator after its start: a restart that changes no object is otherwise not seen.
+//! The first reconciles of an operator after its start. Without this report, a restart that changes no object would go unnoticed.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use crate::failure::Failure;
 /// Pause between two requests.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Number of requests. Of an operator with very many objects nothing is reported.
+/// Maximum number of requests. An operator that needs more time, because it has very many objects, gets no report.
 const REQUESTS: usize = 100;
 
 /// Result of the first reconciles.
@@ -33,7 +33,7 @@ impl FirstRuns {
         let api = OperatorApi::new(place)?;
         Ok(async move {
             for _ in 0..REQUESTS {
-                // It does not listen yet, or is not ready.
+                // On an error, the operator does not listen yet or is not ready.
                 if let Ok(overview) = api.get::<Overview>(&["overview"], &[]).await
                     && let Some(runs) = Self::of(&overview)
                 {

@@ -83,7 +83,7 @@ pub fn run(arguments: &Explain, here: &Path, shell: &Shell) -> Result<(), Failur
         }
         let answer = answer(&api, wanted.as_ref()).await.map_err(|error| place.failure(error))?;
         let unknown = answer.unknown();
-        // The error contains all that the text would; the JSON answer has more fields.
+        // The error says everything that the text would say, but the JSON answer has more fields.
         if unknown.is_none() || arguments.format == Format::Json {
             arguments.format.print(&answer, shell);
         }
@@ -91,7 +91,7 @@ pub fn run(arguments: &Explain, here: &Path, shell: &Shell) -> Result<(), Failur
     })
 }
 
-/// Carries out a command. When it ends, also by Ctrl-C, it does not wait for an open request.
+/// Runs a command to its end, or until Ctrl-C. Does not wait for open requests.
 fn block_on(command: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::new(format!("cannot start: {error}")))?;
@@ -216,7 +216,7 @@ async fn answer(api: &OperatorApi, wanted: Option<&Wanted>) -> Result<Answer, Ap
     };
     let object = object(api, &resource, wanted).await?;
     if requests.is_empty() {
-        // A child leads to requests for its owners.
+        // Events of a child lead to requests for its owners.
         for led_to in object.iter().flat_map(|object| &object.requests) {
             requests.extend(request(api, &led_to.controller, led_to.name()).await?);
         }
@@ -269,7 +269,7 @@ async fn show(
             view = format!("&/controllers/{}/requests/{name}", operator_api::encoded(&request.controller));
         }
     } else {
-        // An address that does not answer should not be opened.
+        // Do not open an address that does not answer.
         api.get::<Overview>(&["overview"], &[]).await.map_err(|error| place.failure(error))?;
     }
     let page = format!("{}{view}", place.page());

@@ -22,7 +22,7 @@ const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'
 /// Longest message of the operator that is quoted.
 const LONGEST: usize = 300;
 
-/// Largest answer. That about an object has some KiB.
+/// Maximum size of an answer. An answer about one object has a few KiB.
 const MAX_BYTES: u64 = 64 << 20;
 
 /// A client of one operator.
@@ -62,7 +62,7 @@ impl OperatorApi {
             .user_agent(concat!("cargo-operator/", env!("CARGO_PKG_VERSION")))
             .timeout_global(Some(TIMEOUT))
             .http_status_as_error(false)
-            // The token is for this address alone.
+            // A redirect could send the token to another address.
             .max_redirects(0)
             .proxy(None)
             .build();
@@ -109,7 +109,7 @@ impl OperatorApi {
             request.headers_mut().insert(AUTHORIZATION, authorization.clone());
         }
         let agent = self.agent.clone();
-        // The client blocks its thread, for as long as TIMEOUT.
+        // The client blocks its thread for up to TIMEOUT.
         let answer = tokio::task::spawn_blocking(move || send(&agent, request));
         let (status, body) = answer.await.map_err(|error| unknown(&error))??;
         if status.is_success() {

@@ -185,8 +185,8 @@ impl Place {
         })
     }
 
-    /// Prepares to ask again after there was no answer, and returns whether that can help. A session of `dev` that was started again has
-    /// another address.
+    /// Prepares another attempt after a missing answer, and returns whether one can succeed. A session of `dev` that was restarted has
+    /// another address, which this reads.
     ///
     /// # Errors
     ///

@@ -77,7 +77,7 @@ fn state_of(state: &RequestState, attempt: u32) -> String {
     }
 }
 
-/// Returns the cause of the next run, and how the user can bring it about sooner.
+/// Returns the cause of the next run, and how the user can trigger it sooner.
 fn next(state: &RequestState, last: Option<&Run>) -> &'static str {
     match (state, last.map(|run| &run.result)) {
         (RequestState::Idle, Some(Outcome::FailedForGood(_))) => {
@@ -185,7 +185,7 @@ fn causes_of(causes: &Causes) -> String {
     let cause = |cause: &Cause| {
         let object = cause.object.as_ref().map_or_else(String::new, |object| format!(" {object}"));
         match &*cause.change {
-            // It is not a change of an object, but for example a retry or a message of another system.
+            // A generic event is not a change of an object, but for example a retry or a message from another system.
             "generic" => format!("{}{object}", cause.source),
             change => format!("{}{object} {change}", cause.source),
         }

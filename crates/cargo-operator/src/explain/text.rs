@@ -27,7 +27,8 @@ pub(super) struct Answer {
 struct Asked {
     /// Kind and name, as the user wrote them.
     object: String,
-    /// Namespace in which it was looked up, and then without one: only the API server knows whether its kind has namespaces.
+    /// Namespace of the first lookup. A second lookup uses none, because only the API server knows whether the kind is
+    /// namespaced.
     namespace: String,
     resource: String,
 }
@@ -65,13 +66,13 @@ impl Answer {
         }
     }
 
-    /// The lease of another replica, if that one reconciles and not this one.
+    /// The lease that another replica holds, if this one is on standby.
     pub(super) fn standing_by(&self) -> Option<&str> {
         let leader = &self.overview.leader;
         leader.lease.as_deref().filter(|_| !leader.leads)
     }
 
-    /// The answer without the time that is left to wait, which is different at each look.
+    /// The answer without remaining waiting times, which differ each time.
     pub(super) fn without_countdown(&self) -> Self {
         let mut answer = self.clone();
         for request in &mut answer.requests {
@@ -235,7 +236,7 @@ pub(super) fn span(seconds: f64) -> String {
     if seconds < 60.0 {
         return format!("{seconds:.1} s");
     }
-    // Longer than any delay of a queue, and in the range of the type.
+    // The limit exceeds any delay of a queue, and fits the integer type.
     let whole = seconds.min(1e12) as u64;
     match (whole / 3600, whole % 3600 / 60, whole % 60) {
         (0, minutes, seconds) => format!("{minutes} min {seconds} s"),

@@ -47,7 +47,7 @@ pub(super) async fn run(
                 }
                 (shown, is_lost) = (Some(state), false);
             }
-            // At first a wrong address is more likely than a restart.
+            // Before the first answer, a wrong address is more likely than a restart.
             Err(error @ ApiError::Unreachable(_)) if shown.is_some() => {
                 let failure = place.failure(error);
                 if !place.refresh()? {

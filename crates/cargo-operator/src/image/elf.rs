@@ -17,7 +17,7 @@ impl Program {
         if !file.starts_with(b"\x7fELF") {
             return Err("it is not a program for Linux".to_owned());
         }
-        // 64 bits, and the least significant byte first, as on all processors below.
+        // 64 bits and little-endian, like all processors below.
         if file.get(4..6).ok_or_else(short)? != [2, 1] {
             return Err("it is for a processor of 32 bits, or of another byte order".to_owned());
         }
@@ -49,7 +49,7 @@ fn interpreter(file: &[u8], header: u64) -> String {
     text.unwrap_or_else(|| "a dynamic linker".to_owned())
 }
 
-/// A number of some bytes; `None` behind the end of the file.
+/// Reads a number of `length` bytes; `None` beyond the end of the file.
 fn number(file: &[u8], offset: u64, length: usize) -> Option<u64> {
     let start = usize::try_from(offset).ok()?;
     let bytes = file.get(start..start.checked_add(length)?)?;

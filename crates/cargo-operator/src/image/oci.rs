@@ -48,7 +48,7 @@ impl Layout {
             manifests.push(layout.add_image(image, created)?);
         }
         let index = json!({ "schemaVersion": 2, "mediaType": INDEX, "manifests": manifests });
-        // Several platforms need an index of their own, so that the image has one digest.
+        // Images of several platforms need an additional index, so that they have one digest together.
         let mut image = match &mut manifests[..] {
             [only] => only.take(),
             _ => layout.add_json(INDEX, &index),
@@ -85,7 +85,8 @@ impl Layout {
     fn add_image(&mut self, image: &Image, created: u32) -> io::Result<Value> {
         let layer = archive([Entry::Program(&image.name, &image.program)], created);
         let uncompressed = digest(&layer);
-        // Equal programs give equal bytes: the header has neither a time nor a system, for which 255 stands.
+        // The header has neither a time nor an operating system (255 stands for unknown), so equal programs give equal
+        // bytes.
         let mut gzip = GzBuilder::new().mtime(0).operating_system(255).write(Vec::new(), Compression::best());
         gzip.write_all(&layer)?;
         let layer = self.add(LAYER, gzip.finish()?);

@@ -8,7 +8,8 @@ use std::{
 
 use crate::failure::Failure;
 
-/// Checks that the standard library of a target is installed. Otherwise each crate would fail to compile, without the reason.
+/// Checks that the standard library of a target is installed. Without this check, each crate would fail to compile with an error
+/// that does not name the cause.
 ///
 /// # Errors
 ///

@@ -1,6 +1,6 @@
 //! Archives in the format ustar (POSIX.1-1988), with equal bytes for equal files: one owner, one time, one order.
 //!
-//! Written by hand because the fields of a header are all that is needed: no links, no long names, no reading.
+//! No library, because images need neither links, nor long names, nor reading.
 
 /// Size of a header, and of the units in which contents are written.
 const BLOCK: usize = 512;
@@ -48,7 +48,7 @@ fn header(name: &str, mode: usize, kind: u8, size: usize, time: u32) -> [u8; BLO
     octal(&mut header[136..148], time as usize);
     header[156] = kind;
     header[257..265].copy_from_slice(b"ustar\x0000");
-    // The sum is taken with spaces in its place.
+    // The checksum is computed with spaces in its own field.
     header[148..156].fill(b' ');
     let sum: usize = header.iter().map(|byte| usize::from(*byte)).sum();
     octal(&mut header[148..155], sum);

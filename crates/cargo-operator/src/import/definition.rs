@@ -42,7 +42,7 @@ pub(super) fn all_of(text: &str) -> Result<Vec<Definition>, String> {
 }
 
 fn documents(text: &str) -> Result<Vec<Value>, String> {
-    // Schemas are deep, and the parser recurses: it runs in a thread with a large stack.
+    // Schemas are deeply nested and the parser is recursive, so it runs in a thread with a large stack.
     const STACK: usize = 256 << 20;
     const DEPTH: usize = 250;
     let parse = || {

@@ -32,7 +32,7 @@ use crate::{
 /// Largest text that is read: the definitions of large projects have some 5 MB.
 const MAX_BYTES: u64 = 64 << 20;
 
-/// Maximum number of notes that are printed. Notes about fields are comments in the file, too.
+/// Maximum number of notes that are printed. Notes about fields are also comments in the file.
 const MAX_NOTES: usize = 10;
 
 /// First line of the module of all imported kinds.
@@ -115,7 +115,7 @@ impl Source {
             Some(context) => {
                 let words = ["--context", context, "get", "crd", source, "-o", "json"];
                 let answer = output_of("kubectl", &words, shell)?;
-                // The status and metadata of the cluster's object change from read to read.
+                // Leave out status and metadata, which change between reads.
                 (format!("{source} of a cluster"), stable(&answer).unwrap_or(answer))
             }
             None if source.starts_with("https://") => {
@@ -165,7 +165,7 @@ fn file(path: &Path, shown: &str) -> Result<Vec<u8>, Failure> {
     read_all(opened?, MAX_BYTES, shown)
 }
 
-/// Reads to the end. A longer input than `max` bytes is an error: its beginning could be a valid text without some definitions.
+/// Reads to the end. More than `max` bytes are an error, because a truncated text could be valid and lack definitions.
 fn read_all(input: impl Read, max: u64, shown: &str) -> Result<Vec<u8>, Failure> {
     let mut bytes = Vec::new();
     input.take(max + 1).read_to_end(&mut bytes).map_err(|error| unreadable(shown, &error))?;
