@@ -245,7 +245,7 @@ fn said_of(crd: &CustomResourceDefinition) -> String {
     if conditions.is_empty() { "it has no conditions".to_owned() } else { conditions.join(", ") }
 }
 
-/// Checks that the kind answers lists: an API server sets the condition `Established` shortly before it serves the kind.
+/// Checks that the kind can be listed: an API server sets the condition `Established` shortly before it serves the kind.
 async fn served(api: &Api<CustomResourceDefinition>, crd: &CustomResourceDefinition) -> Result<(), String> {
     for version in crd.spec.versions.iter().filter(|version| version.served) {
         let path = format!("/apis/{}/{}/{}?limit=1", crd.spec.group, version.name, crd.spec.names.plural);

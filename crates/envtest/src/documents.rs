@@ -38,12 +38,12 @@ pub(crate) fn documents_of_text(text: &str) -> Result<Vec<Value>, String> {
     serde_saphyr::from_multiple(text).map_err(|error| describe(&error))
 }
 
-/// The line and the reason, and what to do where that can be known.
+/// The line and the reason, with a remedy for known errors.
 fn describe(error: &serde_saphyr::Error) -> String {
     let location = error.location().map(|location| (location.line(), location.column()));
     let error = error.without_snippet();
     let reason = match (error, location) {
-        // A key of the object itself: usually the first one of another object.
+        // A repeated key at the top level: usually the first key of another object.
         (serde_saphyr::Error::DuplicateMappingKey { key: Some(key), .. }, Some((_, 1))) => {
             format!("{key} is given a second time: remove it, or write --- on a line before another object")
         }

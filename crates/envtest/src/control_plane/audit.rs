@@ -1,4 +1,4 @@
-//! The audit log of a kube-apiserver: files, and the actions that it records.
+//! The audit log of a kube-apiserver: its files, and the actions in it.
 
 use std::{
     collections::BTreeMap,
@@ -10,13 +10,14 @@ use std::{
 use kube_apimachinery::rbac::OwnedAction;
 use serde::Deserialize;
 
-/// Prefix of the flags with which a test configures the audit itself.
+/// Prefix of the flags with which a test can configure the audit.
 const FLAGS: &str = "--audit-";
 
 /// Annotation of an event with the decision of the authorizer.
 const DECISION: &str = "authorization.k8s.io/decision";
 
-/// Policy that records requests without bodies when they end, and watches also when they begin. The server's own requests are left out.
+/// Policy that records requests without bodies when they end, and watches also when they begin. It leaves out the server's own
+/// requests.
 const POLICY: &str = r#"{"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"],
   "rules": [{"level": "None", "users": ["system:apiserver"]}, {"level": "Metadata"}]}"#;
 
@@ -28,7 +29,7 @@ pub(crate) struct AuditFiles {
     pub(crate) log: PathBuf,
 }
 
-/// Actions of one request, each of which was authorized for itself.
+/// Actions of one request, each of which was authorized separately.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct AuditedRequest {
     pub(crate) user: String,
@@ -61,7 +62,7 @@ impl AuditFiles {
             log => log?,
         };
         let mut requests = Vec::new();
-        // Lines of bytes: an incomplete line can end inside of a character.
+        // Split bytes, not text, because an incomplete line can end within a character.
         for line in BufReader::new(log).split(b'\n') {
             let event: Option<Event> = serde_json::from_slice(&line?).ok();
             requests.extend(event.map(Event::into_request).filter(|request| request.user == user));
@@ -125,8 +126,8 @@ impl Event {
         // The name of an object that a POST creates is known only after it was authorized.
         let name = if verb == "create" && object.subresource.is_empty() { "" } else { &object.name };
         let mut actions = vec![AuditedAction { action: object.action(&verb, name), is_refused }];
-        // The decision is that about the verb of the request. A patch or update of an object that does not exist is authorized as
-        // `create`, too, which only the answer shows.
+        // The event has only the decision about the verb of the request. A patch or update that creates its object was also
+        // authorized as `create`, which only the response code shows.
         let is_created = verb != "create" && response_status.code == 201;
         let lacks_create = !is_refused && response_status.lacks_create(&user);
         if is_created || lacks_create {

@@ -80,7 +80,7 @@ impl Authority {
     }
 }
 
-/// Subject of a client certificate: API servers read the common name as user and the organisations as groups.
+/// Subject of a client certificate: API servers read the common name as the user and the organizations as groups.
 fn named(name: &str, groups: &[&str]) -> DistinguishedName {
     let mut named = DistinguishedName::new();
     named.push(DnType::CommonName, name);

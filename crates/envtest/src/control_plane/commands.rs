@@ -13,7 +13,7 @@ pub(super) struct Command {
     pub(super) arguments: Vec<String>,
 }
 
-/// etcd for one test: listens on loopback and skips fsync, because its data need not survive a crash of the machine.
+/// etcd for one test. It listens on loopback and skips fsync, because its data need not survive a crash of the machine.
 pub(super) fn etcd(program: &Path, url: &str, data: &Path) -> Command {
     let arguments = vec![
         format!("--data-dir={}", data.display()),

@@ -58,7 +58,7 @@ impl ControlPlane {
     }
 
     async fn start_once(assets: &Assets) -> Result<Self, ControlPlaneError> {
-        // One deadline for both processes: etcd's startup counts, too.
+        // Both processes share one deadline, so the startup of etcd counts too.
         let deadline = Instant::now() + assets.start_timeout;
         let files = tempfile::Builder::new().prefix("kube-envtest-").tempdir().map_err(cannot_write)?;
         let (etcd_port, port) = free_ports().map_err(cannot_write)?;

@@ -8,21 +8,21 @@ use serde_json::Value;
 /// Time without another step after which a line ends.
 const QUIET: Duration = Duration::from_millis(200);
 
-/// Time without another step after which a line ends if its only step is the creation of an object. It is longer, because an operator
-/// that is still starting reconciles the object later.
+/// Like [`QUIET`], for a line whose only step is the creation of an object. Longer, because an operator that is still starting reconciles
+/// the object later.
 const START: Duration = Duration::from_secs(2);
 
 /// Text of the step in which an object of the operator is created.
 const CREATED: &str = "created";
 
-/// Time after the line of a failure at which equal failures since then are reported. It doubles with each report: a request that is retried
-/// for hours gets a few lines.
+/// Time between the line about a failure and the first report of its repetitions. It doubles with each report, so that a request that is
+/// retried for hours gets few lines.
 const REPEATED: Duration = Duration::from_secs(2);
 
-/// Largest number of failing objects that are remembered. The next failure of one that is forgotten is printed as its first.
+/// Maximum number of failing objects that are remembered. The next failure of a forgotten object is printed like its first one.
 const FAILING: usize = 1024;
 
-/// Largest number of steps in one line, so that an operator that writes without end also gets lines.
+/// Maximum number of steps in one line, so that lines also end for an operator that never stops writing.
 const STEPS: usize = 6;
 
 /// Changes of an operator's objects and their children, grouped into one line for each object.
@@ -30,7 +30,8 @@ const STEPS: usize = 6;
 /// A line ends when a condition has become true, when a reconcile has failed, when no step has followed for [`QUIET`], or after [`STEPS`]
 /// steps. After the creation of an object the second step may follow within [`START`].
 ///
-/// The first failure of an object has its error. Equal failures that follow are counted, until the object changes or another program starts.
+/// The line of an object's first failure has the error. Further failures with the same error are counted, until the object changes or
+/// another program starts.
 #[derive(Debug, Default)]
 pub(super) struct ChangeLines {
     /// Kinds of the operator, by group and plural.
@@ -131,7 +132,7 @@ impl ChangeLines {
     /// Adds a failed reconcile at the time `now`, and returns the line that it completes.
     pub(super) fn failed(&mut self, failed: &FailedReconcile, now: Duration) -> Option<String> {
         let subject = subject_of(&failed.kind, &place(&failed.namespace, &failed.name));
-        // A line has no line breaks.
+        // An error may have line breaks, which must not split the line.
         let error = failed.error.split_whitespace().collect::<Vec<_>>().join(" ");
         if let Some(failing) = self.failing.get_mut(&subject).filter(|failing| failing.error == error) {
             failing.failures += 1;
@@ -147,7 +148,7 @@ impl ChangeLines {
         self.add(&subject, step, LineAfter::Ends, now)
     }
 
-    /// Forgets failures, because another program of the operator starts: its first failures are printed even if they are the same.
+    /// Forgets failures, so that the first failures of the operator's next program are printed even if they are equal.
     pub(super) fn forget_failures(&mut self) {
         self.failing.clear();
     }
@@ -246,7 +247,7 @@ struct Step {
     text: String,
     /// The line of the object after it.
     line: LineAfter,
-    /// Whether a failure after it is printed even if it equals the one before.
+    /// Whether the next failure is printed even if it equals the last one.
     renews: bool,
 }
 
@@ -256,7 +257,7 @@ impl Step {
         Self { text: text.to_owned(), line, renews: true }
     }
 
-    /// A change by the operator, which it may repeat with each failure.
+    /// A change by the operator, which may occur again with each failed reconcile.
     fn by_operator(text: impl Into<String>) -> Self {
         Self { text: text.into(), line: LineAfter::GoesOn, renews: false }
     }

@@ -1,4 +1,5 @@
-//! A session that `cargo operator dev` drives: it builds and runs the operator, and the program `dev` of the project holds the API server.
+//! A session that `cargo operator dev` drives: that program builds and runs the operator, and the project's program `dev` runs the API
+//! server.
 //!
 //! Thus `cargo operator` contains no API server, and the server has the version of the project's libraries.
 
@@ -23,7 +24,7 @@ use super::{
     session_protocol::{Message, Previous, Refusal, RefusalKind, Request, SCHEMA},
 };
 
-/// Variable of the environment that asks for a driven session, with the schema of the messages.
+/// Environment variable that requests a driven session. Its value is the schema of the messages.
 pub(super) const VARIABLE: &str = "OPERATOR_SESSION";
 
 /// Longest request, in bytes. The largest CustomResourceDefinitions have some MiB.
@@ -35,16 +36,16 @@ const WAITING_REQUESTS: usize = 1;
 /// Carries out the requests on standard input, until that ends.
 pub(super) async fn run(schema: &str) -> ExitCode {
     let served = serve(schema, BufReader::new(io::stdin()), MAX_REQUEST, io::stdout()).await;
-    // An error means that nothing reads the messages any longer, or that its cause was a message.
+    // The error needs no output: either nothing reads the messages any longer, or a message has reported it.
     if served.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Carries out requests until `input` ends, also while one is being carried out.
+/// Carries out requests until `input` ends, even if it ends during a request.
 ///
 /// # Errors
 ///
-/// `output` cannot be written, the messages have another schema than `schema`, or a request has more than `max` bytes: what follows it could
-/// not be read.
+/// `output` cannot be written, `schema` is not the schema of these messages, or a request has more than `max` bytes, so that the next one
+/// cannot be found.
 async fn serve(
     schema: &str,
     input: impl BufRead + Send + 'static,
@@ -93,12 +94,12 @@ async fn serve(
     tokio::select! {
         biased;
         result = work => result,
-        // Without a message from the thread, `work` reports the error after the request that it carries out.
+        // If the thread fails without a message, `work` reports the error after its current request.
         Ok(()) = ended => Ok(()),
     }
 }
 
-/// Reason why no further line is read.
+/// Reason why reading has stopped.
 #[derive(PartialEq, Eq)]
 enum Reading {
     /// The input ended, or the session did.
@@ -115,7 +116,7 @@ fn read_lines(mut input: impl BufRead, max: u64, lines: &Sender<io::Result<Vec<u
         let read = match input.by_ref().take(max + 1).read_until(b'\n', &mut line) {
             Ok(0) => return Reading::Ended,
             Ok(_) if line.pop_if(|byte| *byte == b'\n').is_some() => Ok(line),
-            // The input ended within a line.
+            // The input ended in the middle of a line.
             Ok(_) if line.len() as u64 <= max => return Reading::Ended,
             Ok(_) => {
                 Err(io::Error::new(io::ErrorKind::InvalidData, format!("a line has more than {max} bytes")))

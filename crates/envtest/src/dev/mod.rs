@@ -1,10 +1,10 @@
-//! Development of an operator: an API server on loopback, sample objects, and a line for each burst of changes.
+//! Development of an operator: an API server on loopback, sample objects, and a line of output for each burst of changes.
 //!
 //! The program `dev` of a project that `cargo operator new` made is a call of [`run`]. `cargo operator dev` starts the same program with
-//! the variable `OPERATOR_SESSION`: then [`run`] holds a [`Session`] and carries out requests on its standard input, and `cargo operator`
-//! builds and restarts the operator while the session lasts.
+//! the variable `OPERATOR_SESSION`: [`run`] then runs a [`Session`] and carries out requests from its standard input, while `cargo
+//! operator` builds and restarts the operator.
 //!
-//! No other cluster is reached: neither `$KUBECONFIG` nor `~/.kube/config` is read.
+//! It never connects to another cluster: neither `$KUBECONFIG` nor `~/.kube/config` is read.
 
 mod apply;
 mod change_lines;

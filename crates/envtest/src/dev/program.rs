@@ -1,4 +1,4 @@
-//! An operator as a program: a command line goes in, and its output comes out.
+//! An operator as a program: a function from a command line to its output.
 
 use std::{
     fmt::Display,
@@ -105,8 +105,7 @@ async fn run_with<T: Display, E: Display>(
 /// Flags with which an operator runs in a session.
 ///
 /// Metrics, and the page that explains its reconciles, are on a free port of loopback, without TLS and for authorized clients. Webhooks are
-/// on another free port, so that sessions of several operators can run at a time. There are no probes. Flags of the user
-/// replace these.
+/// on another free port, so that sessions of several operators can run at a time. There are no probes. Flags of the user override these.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionFlags {
     words: Vec<String>,
@@ -124,8 +123,8 @@ impl SessionFlags {
     pub fn new(more: &[String]) -> Result<Self, DevError> {
         let is_given = |name: &str| value_of(more, name).is_some();
         let (mut words, mut metrics) = (Vec::new(), None);
-        // Both ports are held until both are chosen, so that they differ. If another process takes one before the operator does, the
-        // operator fails with an error that names the address.
+        // Both sockets stay open until both ports are chosen, so that the ports differ. If another process takes a port before the operator
+        // does, the operator fails with an error that names the address.
         let ports = [free_port(Ipv4Addr::LOCALHOST)?, free_port(Ipv4Addr::UNSPECIFIED)?];
         let [metrics_port, webhook_port] = &ports;
         if !["--metrics-bind-address", "--metrics-secure", "--metrics-authorization"]
@@ -142,12 +141,12 @@ impl SessionFlags {
             reachable_at(given).unwrap_or(DEFAULT_WEBHOOKS)
         } else {
             let port = webhook_port.local_addr().map_err(DevError::Port)?.port();
-            // The manifests have no Service for an address of loopback, which no cluster could reach.
+            // Not a loopback address: no cluster could reach it, so the manifests would have no Service for it.
             words.push(format!("{WEBHOOK_FLAG}=:{port}"));
             SocketAddr::from((Ipv4Addr::LOCALHOST, port))
         };
         if !is_given("--enable-webhooks") {
-            // Outside of a pod, an operator serves them on request only. The server of the session calls this process.
+            // Outside a pod, an operator serves webhooks only with this flag.
             words.push("--enable-webhooks".to_owned());
         }
         if !is_given("--health-probe-bind-address") {
@@ -183,7 +182,7 @@ fn free_port(address: Ipv4Addr) -> Result<TcpListener, DevError> {
     TcpListener::bind((address, 0)).map_err(DevError::Port)
 }
 
-/// Value of a flag, in its last use: `--flag=value` or `--flag value`. Empty for a flag without one; `None` if the flag is not there.
+/// Value of the last occurrence of a flag: `--flag=value` or `--flag value`. Empty for a flag without one; `None` if the flag is not there.
 fn value_of<'w>(words: &'w [String], flag: &str) -> Option<&'w str> {
     words.iter().enumerate().rev().find_map(|(place, word)| match word.strip_prefix(flag)? {
         "" => Some(words.get(place + 1).map_or("", String::as_str)),
@@ -191,8 +190,8 @@ fn value_of<'w>(words: &'w [String], flag: &str) -> Option<&'w str> {
     })
 }
 
-/// Address on this host of a server that listens at `:9443` or `10.0.0.1:9443`; `None` for a server that is disabled, and for other text,
-/// which the operator refuses.
+/// Address at which this host reaches a server that listens at `:9443` or `10.0.0.1:9443`. `None` for a disabled server, and for invalid
+/// text, which the operator refuses.
 fn reachable_at(listens: &str) -> Option<SocketAddr> {
     let address = match listens.strip_prefix(':') {
         Some(port) => SocketAddr::from((Ipv4Addr::LOCALHOST, port.parse().ok()?)),

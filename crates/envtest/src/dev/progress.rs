@@ -18,7 +18,7 @@ use tokio::{
 
 use super::change_lines::{ChangeLines, FailedReconcile};
 
-/// Most changes that wait while the session carries out a request. Further changes are left out, and their number is reported.
+/// Maximum number of changes that wait while the session carries out a request. Further changes are dropped, and their number is reported.
 const WAITING_CHANGES: usize = 16_384;
 
 /// Reports changes of the operator's objects and their children, a line for each burst.
@@ -27,7 +27,7 @@ pub struct Progress {
     changes: ChangeLines,
     started: Instant,
     commits: Receiver<(Duration, Commit)>,
-    /// Number of changes that did not fit into `commits`, since it was reported last.
+    /// Number of changes that did not fit into `commits` since the last report.
     left_out: Arc<AtomicU64>,
     /// Lines that are complete and were not returned yet.
     lines: VecDeque<String>,
@@ -43,7 +43,7 @@ impl Progress {
         let left_out = Arc::<AtomicU64>::default();
         let counter = Arc::clone(&left_out);
         let started = Instant::now();
-        // The observer must not wait: the server calls it for each write.
+        // The observer must not block, because the server calls it for each write.
         let is_first = server.observe_commits(move |commit| {
             if let Err(TrySendError::Full(_)) = sender.try_send((started.elapsed(), commit.clone())) {
                 counter.fetch_add(1, Ordering::Relaxed);
@@ -53,7 +53,7 @@ impl Progress {
         Self { changes: ChangeLines::default(), started, commits, left_out, lines: VecDeque::new() }
     }
 
-    /// Reports changes of the kind of a definition that the server has already: no commit announces it.
+    /// Reports changes of a kind whose definition was stored before the session, so that no commit announces it.
     pub(super) fn know(&mut self, definition: &CustomResourceDefinition) {
         let (spec, names) = (&definition.spec, &definition.spec.names);
         self.changes.define(&spec.group, &names.plural, &names.kind, &spec.scope);
@@ -61,7 +61,7 @@ impl Progress {
 
     /// Reports a failed reconcile of the operator.
     pub(super) fn failed(&mut self, failed: &FailedReconcile) {
-        // The changes that led to the reconcile are in the same line.
+        // Handle pending changes first: those that led to the reconcile belong in the same line.
         while let Ok((at, commit)) = self.commits.try_recv() {
             self.lines.extend(self.changes.commit(&commit, at));
         }
@@ -73,7 +73,7 @@ impl Progress {
         self.changes.forget_failures();
     }
 
-    /// Waits for the next line, with the kind of its object in the column of the words of status lines. Never completes once the server is gone.
+    /// Waits for the next line. The kind of its object is right-aligned like the verbs of status lines. Never completes once the server is gone.
     ///
     /// # Cancellation
     ///
@@ -106,7 +106,7 @@ impl Progress {
     }
 }
 
-/// Puts the first word of a line at the end of a column of 12 characters, where cargo has the verbs of its status lines.
+/// Right-aligns the first word of a line in a column of 12 characters, like the verbs of cargo's status lines.
 fn aligned(line: &str) -> String {
     let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
     format!("{word:>12} {rest}")

@@ -40,7 +40,7 @@ use crate::{crd::install_crds, documents::documents_of_text};
 /// Field manager of rights. It marks those that an earlier session has left.
 const MANAGER: &str = "operator-manifests";
 
-/// File of a session's folder that is locked as long as the session runs. `cargo operator dev` looks at the lock before it builds.
+/// File of a session's folder that is locked as long as the session runs. `cargo operator dev` checks the lock before it builds.
 const LOCK: &str = "session.lock";
 
 /// Address of the operator's webhooks at their default port.
@@ -49,7 +49,7 @@ pub(super) const DEFAULT_WEBHOOKS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4A
 /// User who may read metrics and explanations, and retry requests.
 const READER: &str = "explain-reader";
 
-/// Lifetime of the operator's token: longer than a day's work, for an operator that runs on while its code does not compile.
+/// Lifetime of the operator's token: a week, because an operator continues to run while its code does not compile.
 const TOKEN_SECONDS: i64 = 7 * 24 * 3600;
 
 /// Treatment of the objects that a previous session stored.
@@ -172,9 +172,10 @@ impl Session {
         Ok((session, progress))
     }
 
-    /// Prepares for another program of the operator, which starts next and has these Services: their webhooks are called at the address of
-    /// the options from now on. Deletes webhook configurations of earlier programs that call other Services, unless the API server has such
-    /// a Service: nothing would answer the calls. Call it while no operator runs, because an operator applies its configurations again.
+    /// Prepares for the operator's next program, which has these Services: from now on, their webhooks are called at the address of the
+    /// options. Deletes webhook configurations of earlier programs that call other Services, because nothing would answer the calls.
+    /// Services that exist in the API server are an exception. Call it while no operator runs, because an operator applies its
+    /// configurations again.
     ///
     /// # Errors
     ///

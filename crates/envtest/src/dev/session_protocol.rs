@@ -7,7 +7,7 @@
 //! | answers, one for each request, in the order of the requests | `{"answer":{…}}` or `{"error":{"kind":"…","message":"…"}}` |
 //! | changes in the cluster, at any time after `start` | `{"line":"guestbook default/sample  created → Ready"}` |
 //!
-//! The end of the requests ends the session. Other lines on its standard output are those of the user's program.
+//! The session ends when its input ends. Any other line on standard output was printed by the user's program.
 
 use std::path::PathBuf;
 
@@ -19,8 +19,7 @@ use super::DevError;
 /// Schema of these messages. It changes when one side could misunderstand the other.
 pub(super) const SCHEMA: &str = "operator-session/v2";
 
-/// A request to the session. Fields that this version does not know are refused, because ignoring them could do something else than
-/// `cargo operator dev` reports.
+/// A request to the session. Unknown fields are refused: if they were ignored, the session might not do what `cargo operator dev` reports.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(tag = "request", rename_all = "camelCase", deny_unknown_fields)]
 pub(super) enum Request {
@@ -50,7 +49,7 @@ pub(super) enum Request {
         /// Namespace, service account, roles and bindings.
         rights: Vec<Value>,
     },
-    /// Announces the start of another program of the operator, after the end of the program before: `{}`.
+    /// Announces the start of the operator's next program, after the end of the previous one: `{}`.
     Starting {
         /// Namespaces and names of its Services.
         services: Vec<(String, String)>,
@@ -100,7 +99,7 @@ pub(super) enum Message {
     Line(String),
     /// The answer to a request.
     Answer(Value),
-    /// The error of a request, or of the lines themselves.
+    /// The error of a request, or of a line that is no request.
     Error(Refusal),
 }
 
@@ -113,7 +112,7 @@ pub(super) struct Refusal {
     pub(super) message: String,
 }
 
-/// Cause of an error, as far as `cargo operator dev` names another next step for it.
+/// Cause of an error. Causes are distinguished if `cargo operator dev` suggests different next steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) enum RefusalKind {

@@ -230,8 +230,8 @@ impl Environment {
     ///
     /// A definition, webhook or role could not be removed, or a process had to be killed.
     pub async fn stop(self) -> Result<(), StopError> {
-        // The processes are stopped even if something was not removed. Webhooks go first: without an operator no conversion is
-        // answered, which a definition needs to delete its objects.
+        // Processes are stopped even if a removal fails. Webhooks are removed first: deleting the objects of a definition can require a
+        // conversion, which nothing answers once the operator has ended.
         let is_kept = matches!(self.cluster, ClusterServer::Existing);
         let webhooks =
             if is_kept || !self.clean_up.is_empty() { self.webhooks.uninstall().await } else { Ok(()) };
@@ -264,7 +264,7 @@ impl fmt::Debug for Environment {
 
 /// Removes roles and bindings of users.
 async fn uninstall(client: &kube::Client, objects: Vec<InstalledObject>) -> Result<(), UserError> {
-    // Bindings were installed last.
+    // In reverse order: bindings were installed after roles.
     for object in objects.into_iter().rev() {
         object.remove(client).await?;
     }

@@ -193,7 +193,7 @@ impl Operator {
         result(ended)
     }
 
-    /// Crashes the operator at whatever `.await` it has reached. Does nothing if it is not running.
+    /// Crashes the operator at its current `.await`. Does nothing if it is not running.
     ///
     /// When this returns, the operator's future is dropped and no more requests are sent. On a multi-threaded runtime, tasks
     /// that the operator spawned may still run until their next `.await`.
@@ -242,7 +242,7 @@ impl Operator {
         let reached = running.connection.is_cut();
         let failed = running.instance.webhooks.failed();
         let ended = tokio::select! {
-            // The crash point counts even if the operator returns at the same moment.
+            // The crash point takes precedence if the operator returns at the same moment.
             biased;
             () = reached => {
                 self.crash().await;

@@ -42,7 +42,7 @@ impl InstanceWebhooks {
         }
     }
 
-    /// Ends all answers.
+    /// Stops answering: calls in progress fail, too.
     pub(super) fn end(&self) {
         let ended = {
             let mut served = self.served();
@@ -52,7 +52,7 @@ impl InstanceWebhooks {
         drop(ended);
     }
 
-    /// Completes when all webhooks that are served by then are installed.
+    /// Completes when all webhooks that the start serves so far are installed.
     pub(super) async fn installed(&self) {
         let mut number = 0;
         while let Some(outcome) = self.outcome(number) {

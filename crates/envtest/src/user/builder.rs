@@ -124,7 +124,7 @@ impl<'a> UserBuilder<'a> {
         let name = self.subject.user_name();
         let usage = match environment.embedded() {
             Some(server) => {
-                // No wait: the authorizer of the embedded server knows each role and binding as soon as it is committed.
+                // No wait, because the authorizer of the embedded server sees a role or binding as soon as it is committed.
                 let usage = Usage::new(name, roles.granted, AuditSource::Embedded);
                 server.audit_to(&usage);
                 usage

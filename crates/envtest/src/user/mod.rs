@@ -1,4 +1,4 @@
-//! Users of an environment: with credentials of their own, and with the rights of manifests.
+//! Users of an environment, with their own credentials or with the rights of manifests.
 
 mod builder;
 mod permission;
@@ -49,8 +49,8 @@ impl User {
         self.client.clone()
     }
 
-    /// Kubeconfig for other processes; `None` where [`Environment::kubeconfig`](crate::Environment::kubeconfig) is. A user that was not
-    /// declared with [`Builder::user`](crate::Builder::user) has no credentials: its kubeconfig is that of the administrator, and
+    /// Kubeconfig for other processes; `None` if [`Environment::kubeconfig`](crate::Environment::kubeconfig) is `None`. A user that was
+    /// not declared with [`Builder::user`](crate::Builder::user) has no credentials: its kubeconfig is that of the administrator, and
     /// impersonates the user.
     #[must_use]
     pub fn kubeconfig(&self) -> Option<&str> {
@@ -75,7 +75,7 @@ impl User {
     ///
     /// # Errors
     ///
-    /// A request was refused because a permission is missing. Never where [`rights`](Self::rights) is `None`.
+    /// A request was refused because a permission is missing. There is never an error if [`rights`](Self::rights) is `None`.
     pub fn check_rights(&self) -> Result<(), MissingPermissions> {
         match self.rights() {
             Some(RightsReport { user, missing, .. }) if !missing.is_empty() => {

@@ -42,7 +42,7 @@ impl<S> AnswerWebhooks for S where
 {
 }
 
-/// Sends calls of the API server to the operator that serves them, by the name of the Service.
+/// Routes calls of the API server to operators by the name of the Service.
 #[derive(Clone)]
 pub(crate) struct Router {
     state: Arc<Mutex<RouterState>>,
@@ -54,7 +54,7 @@ pub(crate) struct Router {
 struct RouterState {
     /// Services that an operator of the environment serves, or has served.
     services: BTreeSet<ServiceName>,
-    /// In the order of registration. While an operator restarts, there may be two.
+    /// Handlers in the order of registration. While an operator restarts, there may be two.
     handlers: Vec<Handler>,
     next: u64,
 }
@@ -147,7 +147,7 @@ impl fmt::Debug for Router {
     }
 }
 
-/// A registered operator. Dropping it ends its answers, also those that have begun.
+/// A registered operator. Dropping it fails all calls, including those in progress.
 pub(super) struct Registration {
     router: Router,
     id: u64,
@@ -160,7 +160,7 @@ impl Drop for Registration {
             let place = state.handlers.iter().position(|handler| handler.id == self.id);
             place.map(|place| state.handlers.remove(place))
         };
-        // Code of the operator is dropped without the lock.
+        // The handler is code of the operator, so it is dropped after the lock is released.
         drop(handler);
     }
 }

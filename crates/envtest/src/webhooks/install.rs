@@ -50,7 +50,7 @@ impl WebhookHost {
     pub(super) async fn when_answering(&self, plan: &InstallPlan) -> Result<(), WebhookError> {
         self.answers(&plan.references).await?;
         for manifest in plan.manifests.iter().filter(|manifest| !manifest.is_conversion()) {
-            // Before the apply, which may store the configuration and fail afterwards.
+            // Recorded before the apply, which may fail after it has stored the configuration.
             self.remember(manifest);
             if self.inner.loads_late {
                 self.apply_and_load(manifest).await?;

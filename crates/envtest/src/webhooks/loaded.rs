@@ -1,7 +1,8 @@
 //! Waits until an API server calls the webhooks of a configuration.
 //!
-//! kube-apiserver loads configurations a moment after they are stored, and does not report when. To observe it, a webhook is added
-//! that no server answers and that matches one object. A dry run of its creation is repeated until it fails for this reason.
+//! kube-apiserver loads configurations a moment after they are stored, and does not report when. To observe it, this module adds a
+//! webhook that no server answers and that matches only one object. It repeats a dry run of the object's creation until the call
+//! of this webhook fails.
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, api::PostParams};
@@ -32,7 +33,8 @@ impl Manifest {
             "timeoutSeconds": 1,
         });
         if let Some(webhooks) = manifest.object["webhooks"].as_array_mut() {
-            // First: mutating webhooks are called in order, so that no other one of the configuration is called for the object.
+            // The canary comes first: mutating webhooks are called in order, so no other webhook of the configuration is called
+            // for the object.
             webhooks.insert(0, canary);
         }
         manifest
@@ -45,7 +47,7 @@ impl WebhookHost {
         let id = unique_id();
         self.apply(&manifest.with_canary(&id)).await?;
         let loaded = poll(self.inner.within, || self.meets_canary(&id)).await;
-        // The canary is removed in any case.
+        // Remove the canary even if loading failed.
         self.apply(manifest).await?;
         let object = manifest.title.clone();
         loaded.map_err(|unmet| WebhookError::NotCalled {

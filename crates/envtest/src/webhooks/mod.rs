@@ -61,7 +61,7 @@ struct HostInner {
     within: Duration,
     /// Whether the API server loads configurations some time after they are stored.
     loads_late: bool,
-    /// Identifies the environment on an existing cluster, which others use at the same time.
+    /// Identifies the environment on an existing cluster, which other tests use at the same time.
     id: Option<String>,
     installed: Mutex<Installed>,
 }
@@ -82,7 +82,7 @@ pub(crate) enum ServerKind {
     Shared,
 }
 
-/// Options of the builder about webhooks.
+/// Options of the builder that concern webhooks.
 #[derive(Debug)]
 pub(crate) struct WebhookSettings {
     pub(crate) paths: Vec<PathBuf>,
@@ -251,8 +251,8 @@ impl WebhookAddress {
     }
 }
 
-/// Webhooks that an operator serves. Dropping it ends their answers in the process, also those that have begun; the
-/// configurations remain, as those of an operator that does not run.
+/// Webhooks that an operator serves. Dropping it fails all calls in the process, including those in progress. The configurations remain, like
+/// those of an operator that does not run.
 #[must_use = "dropping it ends the answers"]
 pub struct ServedWebhooks {
     _registration: Option<Registration>,

@@ -19,7 +19,7 @@ enum Missing {
 }
 
 impl WebhookHost {
-    /// Waits until all webhooks answer: with any status but 404 to a GET, which calls no handler.
+    /// Waits until all webhooks answer a GET with a status other than 404. A GET calls no handler.
     pub(super) async fn answers(&self, references: &[Reference]) -> Result<(), WebhookError> {
         let within = self.inner.within;
         let deadline = Instant::now() + within;
