@@ -23,39 +23,39 @@ pub(crate) struct Entry {
     pub(crate) action: Action,
 }
 
-/// Action of the driver, or an event that followed.
+/// Action of the driver, or an event that it caused.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Action {
     /// A process was started.
     Start(Actor),
-    /// A call is carried out. Its commits follow.
+    /// The API server executed a call. Its commits follow.
     CarriedOut {
         actor: Actor,
         name: Arc<CallName>,
-        /// Whether it changed the state of a remote system.
+        /// Whether the call changed the state of a remote system.
         changes_remote: bool,
     },
     /// A call was refused.
     Refused { actor: Actor, name: Arc<CallName>, how: String },
-    /// An answer was delivered to its caller.
+    /// A response was delivered to its caller.
     Answered { actor: Actor, name: Arc<CallName> },
-    /// A connection broke before the answer.
+    /// The connection broke before the response was delivered.
     AnswerLost { actor: Actor, name: Arc<CallName> },
-    /// Lines of a watch were delivered to their process.
+    /// Events of a watch were delivered to their process.
     Delivered { actor: Actor, name: Arc<CallName>, lines: Arc<[String]> },
     /// A reconcile began.
     ReconcileBegan { actor: Actor, label: Arc<str> },
-    /// From now on a process receives no lines of a stream.
+    /// From now on, a process receives no events of a stream.
     Held { actor: Actor, what: String },
-    /// A process receives lines of a stream again.
+    /// A process receives events of a stream again.
     Released { actor: Actor, stream: String },
-    /// The watches of a stream end with 410, so that the process must list the resource again.
+    /// The watches of a stream ended with 410, so that the process must relist.
     Expired { actor: Actor, stream: String },
-    /// From now on requests, answers and events between a process and the world wait.
+    /// From now on, requests, responses and events between a process and the API server are held back.
     Paused { actor: Actor, duration: Duration },
     /// The pause is over.
     Resumed { actor: Actor },
-    /// A commit. Shared, because a change is several times as large as any other action, and the watchdog copies each.
+    /// A commit. In an `Arc`, because a change is several times larger than any other action, and the watchdog copies each action.
     Committed(Arc<Change>),
     /// A process died.
     Crashed { actor: Actor, at: String },
@@ -70,7 +70,7 @@ pub(crate) enum Action {
 }
 
 impl Action {
-    /// Whether the action changes or breaks something. Stories contain only such actions.
+    /// Whether stories contain the action. They contain changes, effects, faults, steps, and starts and ends of processes.
     pub(crate) fn is_notable(&self) -> bool {
         match self {
             Self::Committed(change) => change.is_visible,
@@ -169,8 +169,8 @@ impl fmt::Display for Entry {
     }
 }
 
-/// Returns the first line at which two traces differ, as both runs have it. If the lines are equal and the written objects are not, the
-/// lines end with the first field that differs.
+/// Returns the first line at which two traces differ, in the form of each run. If the lines are equal but the written objects differ,
+/// the lines end with the first field that differs.
 pub(crate) fn first_difference(one: &[Entry], other: &[Entry]) -> Option<(usize, String, String)> {
     let mut places = 0..one.len().max(other.len());
     let place = places.find(|place| one.get(*place) != other.get(*place))?;

@@ -1,4 +1,4 @@
-//! Completes Jobs, and deletes them when their time is over.
+//! Completes Jobs, and deletes them after `ttlSecondsAfterFinished`.
 
 use controller_runtime::{
     Action, Builder, Cached, Context, Manager, ObjectKey, ReconcileError, Reconciler, manager::AddError,
@@ -13,11 +13,11 @@ use tokio::time::Duration;
 
 use super::{MANAGER, unless_gone};
 
-/// Time for which a Job runs.
+/// Duration of a Job.
 const RUNS: Duration = Duration::from_secs(5);
 
-/// Adds a controller that completes each Job five seconds after its creation, unless it is suspended, and deletes it when its
-/// `ttlSecondsAfterFinished` is over. It creates no pods.
+/// Adds a controller that completes each Job five seconds after its creation, unless it is suspended, and deletes it after
+/// its `ttlSecondsAfterFinished`. The controller creates no pods.
 ///
 /// # Errors
 ///

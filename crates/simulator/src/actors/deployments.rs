@@ -12,7 +12,8 @@ use serde_json::json;
 
 use super::{MANAGER, unless_gone};
 
-/// Adds a controller that reports all replicas of each Deployment as available at once. It creates neither ReplicaSets nor pods.
+/// Adds a controller that immediately reports all replicas of each Deployment as available. It creates neither ReplicaSets nor
+/// pods.
 ///
 /// # Errors
 ///

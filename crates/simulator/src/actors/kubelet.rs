@@ -16,8 +16,8 @@ use super::unless_gone;
 /// Field manager of the writes.
 const MANAGER: &str = "kubelet";
 
-/// Adds a scheduler and kubelet in one: pods are bound to the node `node`, are ready at once, and end when their grace period is
-/// over.
+/// Adds a controller that acts as scheduler and kubelet: it binds pods to the node `node`, reports them as ready immediately,
+/// and removes deleted pods after their grace period.
 ///
 /// # Errors
 ///

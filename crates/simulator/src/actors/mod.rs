@@ -1,6 +1,6 @@
 //! Controllers of the world around an operator, for [`Simulation::actor`](crate::Simulation::actor).
 //!
-//! The embedded API server runs no workloads. These controllers do the part of Kubernetes' work for which operators wait. Faults do not
+//! The embedded API server runs no workloads. These controllers report the progress of workloads that operators wait for. Faults do not
 //! affect them.
 
 mod batch_jobs;
@@ -13,7 +13,7 @@ pub use self::{batch_jobs::jobs, deployments::deployments, kubelet::kubelet, sta
 /// Field manager of the writes.
 const MANAGER: &str = "kube-controller-manager";
 
-/// Ignores that an object does not exist any more.
+/// Ignores the error for an object that no longer exists.
 fn unless_gone<T>(result: Result<T, kube::Error>) -> Result<(), kube::Error> {
     match result {
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),

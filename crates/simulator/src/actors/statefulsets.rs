@@ -1,4 +1,4 @@
-//! Keeps the pods of StatefulSets.
+//! Creates and deletes the pods of StatefulSets.
 
 use controller_runtime::{
     Action, Builder, Cached, Context, Manager, ObjectKey, ReconcileError, Reconciler, manager::AddError,
@@ -13,9 +13,9 @@ use serde_json::json;
 
 use super::{MANAGER, unless_gone};
 
-/// Adds a controller that keeps the pods `<name>-0`, `<name>-1`, … of each StatefulSet, and reports how many are ready. Pods are
-/// created and deleted together, and pods of an older template stay until they are deleted. Claims are not created. Ready pods
-/// need [`kubelet`](super::kubelet).
+/// Adds a controller that creates and deletes the pods `<name>-0`, `<name>-1`, … of each StatefulSet, and reports how many are
+/// ready. Unlike Kubernetes, it creates and deletes all pods at once, does not replace pods of an older template, and creates
+/// no claims. Pods become ready only if [`kubelet`](super::kubelet) runs, too.
 ///
 /// # Errors
 ///

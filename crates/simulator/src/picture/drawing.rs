@@ -73,7 +73,7 @@ fn mark(entry: &Entry) -> Mark {
     Mark { actor, kind, text }
 }
 
-/// Lane of an actor: all lives of a process share one.
+/// Lane of an actor. All runs of a process share a lane.
 fn lane(actor: Actor) -> (u8, String) {
     match actor {
         Actor::User => (0, "user".to_owned()),
@@ -92,7 +92,7 @@ fn colour(mark: &Mark) -> &'static str {
     }
 }
 
-/// Strength of a picture's colours: full for the run with the fault, pale for the run without faults.
+/// Intensity of a picture's colors: full for the run with the fault, pale for the run without faults.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Shade {
     Full,
@@ -198,7 +198,8 @@ impl Drawing<'_> {
         }
     }
 
-    /// Lines from changes to the deliveries that report them, and bands below the lanes of tested processes while they are behind.
+    /// Lines from changes to the deliveries that report them, and bands below the lanes of tested processes while deliveries to
+    /// them are pending.
     fn deliveries(&self, svg: &mut String) {
         let mut lanes: Vec<(u8, String)> =
             self.marks.iter().filter(|mark| mark.actor.is_operator()).map(|mark| lane(mark.actor)).collect();

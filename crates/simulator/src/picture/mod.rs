@@ -1,8 +1,7 @@
 //! The picture of a finding: one HTML file with an inline SVG, readable without scripts.
 //!
-//! Each process has a lane, as have the user and the server. A thin line leads from a change to the lines that report it to a process,
-//! and a band below the lane shows how long the process was behind. The lane is dotted while the process is dead, and the guilty write is
-//! highlighted.
+//! Each process, the user and the server have a lane. A thin line leads from a change to its delivery to a process, and a band below the
+//! lane shows how long the delivery was pending. The lane is dotted while the process does not run, and the guilty write is highlighted.
 
 mod drawing;
 
@@ -15,7 +14,7 @@ use crate::{
     trace::{Action, Entry, Guilty, MARK, guilty},
 };
 
-/// Largest number of columns: later actions are left out, and the picture says so.
+/// Maximum number of columns. Later actions are left out, and the picture states their number.
 const COLUMNS: usize = 160;
 
 const STYLE: &str = include_str!("style.css");
@@ -77,7 +76,7 @@ fn class_of_line(line: &str) -> &'static str {
     }
 }
 
-/// Whether an entry has a column: changes, faults, reconciles, and deliveries of lines about compared objects.
+/// Whether an entry has a column. All actions of a story have one, and so do reconciles and deliveries of events about compared objects.
 fn is_shown(entry: &&Entry) -> bool {
     match &entry.action {
         Action::ReconcileBegan { .. } => true,
@@ -92,7 +91,7 @@ fn shown_of(entries: &[Entry]) -> Vec<&Entry> {
     entries.iter().filter(is_shown).take(COLUMNS).collect()
 }
 
-/// Actions of a picture. If the fault is later than the first columns, they begin shortly before it.
+/// Actions of a picture. If the fault is beyond the first columns, the picture starts shortly before the fault.
 fn shown(entries: &[Entry]) -> Vec<&Entry> {
     let all: Vec<&Entry> = entries.iter().filter(is_shown).collect();
     let fault = all.iter().position(|entry| entry.action.is_deviation()).unwrap_or_default();

@@ -1,15 +1,15 @@
-//! The write of a run that is at fault for a violation.
+//! The write that caused a violation.
 
 use serde_json::Value;
 
 use super::Action;
 
-/// Subject of a violation, by which the guilty write is found.
+/// Subject of a violation, from which the guilty write is determined.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) enum Suspect {
     /// Objects or families, such as `configmaps default/page-*`, and remote systems, such as `remote cloud`.
     About(Vec<String>),
-    /// The last call that this error names: the API server refuses it.
+    /// The last call that this error names, which the API server refuses.
     CallOf(String),
     /// The state after the last change.
     LastChange,
@@ -54,7 +54,7 @@ impl Suspect {
     }
 }
 
-/// Whether an object fits the name of a family, in which `*` stands for generated parts.
+/// Whether an object matches the name of a family, in which `*` stands for generated parts.
 fn fits(family: &str, object: &str) -> bool {
     let mut parts = family.split('*');
     let Some(mut rest) = parts.next().and_then(|first| object.strip_prefix(first)) else { return false };
@@ -69,19 +69,19 @@ fn fits(family: &str, object: &str) -> bool {
     rest.is_empty()
 }
 
-/// The write that is at fault for a violation.
+/// The write that caused a violation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Guilty {
-    /// Place of an action that the run without faults does not have as often, or with other content.
+    /// Index of an action that occurs less often in the run without faults, or with other content.
     Extra(usize),
-    /// Place of an action of the run without faults that the run does not have as often.
+    /// Index, in the run without faults, of an action that occurs less often in the run with faults.
     Missing(usize),
-    /// Place of the last action about the object of the violation.
+    /// Index of the last action about the object of the violation.
     Last(usize),
 }
 
 impl Guilty {
-    /// Place in the run; `None` if the action is missing there.
+    /// Index in the run with faults; `None` if the action is missing there.
     pub(crate) fn place(self) -> Option<usize> {
         match self {
             Self::Extra(place) | Self::Last(place) => Some(place),
@@ -90,9 +90,9 @@ impl Guilty {
     }
 }
 
-/// Finds the guilty change or effect of an operator: the first about the object of the violation that the run without faults does
-/// not have, or has with other content; or the first about it that only that run has; or the last about it. Without such an action the
-/// object does not count.
+/// Finds the guilty change or effect of an operator. Of the actions about the object of the violation, these are tried in order: the
+/// first one that only this run has, the first one that only the run without faults has, the first one with other content, and the
+/// last one. If no action concerns the object, the first action of any object that only one of the runs has is guilty.
 pub(crate) fn guilty(run: &[Action], without_faults: &[Action], suspect: &Suspect) -> Option<Guilty> {
     let last = |is_last: &dyn Fn(&Action) -> bool| {
         run.iter().rposition(|action| label(action).is_some() && is_last(action)).map(Guilty::Last)
@@ -137,7 +137,7 @@ fn label(action: &Action) -> Option<String> {
     }
 }
 
-/// Content of an object after a change, as far as two runs can have it in common.
+/// Content of an object after a change, without the parts that differ between any two runs.
 fn content(action: &Action) -> Option<Value> {
     let Action::Committed(change) = action else { return None };
     let after = change.after.as_ref()?;
@@ -149,7 +149,7 @@ fn content(action: &Action) -> Option<Value> {
     Some(content)
 }
 
-/// Place of the first labelled action of `one` that `other` does not have as often: neither in all, nor up to the end of the step.
+/// Index of the first labelled action of `one` that occurs less often in `other`, both overall and up to the end of the same step.
 fn first_excess(
     one: &[Action],
     other: &[Action],

@@ -1,4 +1,4 @@
-//! Summary of a run in a few lines, with the write at fault.
+//! Summary of a run in a few lines, with the guilty write.
 
 use super::{
     Action, Entry,
@@ -8,8 +8,8 @@ use super::{
 /// Mark of the guilty write in a story.
 pub(crate) const MARK: char = '←';
 
-/// Writes a run as at most `lines` lines: the changes and faults, numbered. The guilty write is always among them; then come the
-/// deviations, the first difference, the steps, and the lines around all these.
+/// Summarizes a run in at most `lines` numbered lines about changes and faults. The guilty write is always included. Next in
+/// importance are the deviations, the first difference, the steps, and the lines around all of these.
 pub(crate) fn story(run: &[Entry], without_faults: &[Entry], suspect: &Suspect, lines: usize) -> Vec<String> {
     let notable = |trace: &[Entry]| -> Vec<Action> {
         let call = trace.iter().rposition(|entry| suspect.is_call(&entry.action));
@@ -23,7 +23,7 @@ pub(crate) fn story(run: &[Entry], without_faults: &[Entry], suspect: &Suspect, 
     let pairs = run.iter().zip(&without_faults);
     let shared = pairs.take_while(|(one, other)| one.to_string() == other.to_string()).count();
     let deviations: Vec<usize> = (0..run.len()).filter(|place| run[*place].is_deviation()).collect();
-    // Entries with the smallest numbers are kept.
+    // Entries with smaller numbers are more important and kept first.
     let importance = |place: usize| {
         let is_next_to = |other: usize| place + 1 == other || place == other + 1;
         match &run[place] {
