@@ -7,14 +7,14 @@ use serde_json::{Value, json};
 
 use super::{ManifestObject, Part, RenderInput};
 
-/// Access levels that Kubernetes aggregates: name and verbs of the objects, and verbs of their status.
+/// Access levels that Kubernetes aggregates: name, verbs for the objects, and verbs for their status.
 const LEVELS: [(&str, &[&str], &[&str]); 3] = [
     ("view", &["get", "list", "watch"], &["get"]),
     ("edit", &["create", "update", "patch", "delete", "deletecollection"], &[]),
     ("admin", &[], &["update", "patch"]),
 ];
 
-/// The namespace, unless it exists in every cluster.
+/// The namespace, unless it is one that every cluster has.
 pub(super) fn namespace(target: &RenderInput<'_>) -> Option<ManifestObject> {
     let name = target.namespace;
     if name == "default" || name.starts_with("kube-") {

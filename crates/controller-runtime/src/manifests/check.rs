@@ -26,7 +26,7 @@ pub struct Difference {
     pub change: FileChange,
 }
 
-/// Type of a [`Difference`].
+/// Kind of a [`Difference`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FileChange {
     /// The file lacks a value.
@@ -92,8 +92,8 @@ impl Manifests {
     }
 }
 
-/// Differences between rendered objects and those of files. The annotation [`RENDERED_BY`](super::RENDERED_BY) does not count. Order of
-/// fields and comments have no meaning, and rules of roles are compared by resource and verb.
+/// Differences between rendered objects and those of files. The annotation [`RENDERED_BY`](super::RENDERED_BY) does not count. The
+/// order of fields and comments do not count, and rules of roles are compared by resource and verb.
 pub(crate) fn differences<'v>(
     rendered: impl IntoIterator<Item = &'v Value>,
     files: &[Value],
@@ -125,7 +125,7 @@ fn compare_object(differences: &mut Vec<Difference>, file: &Value, object: &Valu
     let (mut file, mut rendered) = (without_annotation(file), without_annotation(object));
     let mut found = Vec::new();
     if object["kind"] == "ClusterRole" || object["kind"] == "Role" {
-        // Taken out of the objects, so that `compare` does not compare them again.
+        // Take the rules out of the objects, so that `compare` does not compare them again.
         role_rules::compare(&mut found, &file["rules"].take(), &rendered["rules"].take());
     }
     compare(&mut found, &file, &rendered, "");
@@ -143,7 +143,7 @@ fn add(differences: &mut Vec<Difference>, object: &Value, path: &str, change: Fi
     differences.push(Difference { kind, name, path: path.to_owned(), change });
 }
 
-/// The object without the digest, and without annotations if there is no other.
+/// The object without the digest annotation, and without `annotations` if that was the only one.
 fn without_annotation(object: &Value) -> Value {
     let mut object = object.clone();
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut)
@@ -179,7 +179,7 @@ fn compare(found: &mut Vec<(String, FileChange)>, file: &Value, rendered: &Value
     }
 }
 
-/// Compares items that have the same `name` field by field. An item without a name counts as present only if an equal one is.
+/// Compares items with the same `name` field by field. An item without a name must have an equal item in the other list.
 fn compare_lists(found: &mut Vec<(String, FileChange)>, was: &[Value], is: &[Value], path: &str) {
     let before = found.len();
     let mut left: Vec<&Value> = was.iter().collect();
@@ -198,7 +198,7 @@ fn compare_lists(found: &mut Vec<(String, FileChange)>, was: &[Value], is: &[Val
         }
     }
     found.extend(left.into_iter().map(|file| (format!("{path}[]"), FileChange::Has(file.clone()))));
-    // The lists have the same items in another order, which may have a meaning.
+    // The lists have the same items in another order, and the order may matter.
     if found.len() == before && was != is {
         found.push((
             path.to_owned(),

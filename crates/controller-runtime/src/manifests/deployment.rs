@@ -33,7 +33,7 @@ pub(super) fn object(target: &RenderInput<'_>) -> ManifestObject {
     let pod = present([
         ("serviceAccountName", json!(program.name)),
         ("terminationGracePeriodSeconds", json!(seconds)),
-        // With the container's settings below: what the level `restricted` demands, which the rendered namespace enforces.
+        // Together with the container's settings below, this satisfies level `restricted`, which the rendered namespace enforces.
         ("securityContext", json!({ "runAsNonRoot": true, "seccompProfile": { "type": "RuntimeDefault" } })),
         ("containers", json!([container(target, &certificates)])),
         ("volumes", list(volumes)),

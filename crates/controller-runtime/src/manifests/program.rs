@@ -1,4 +1,4 @@
-//! Facts about a program.
+//! Facts about a program, which its manifests depend on.
 
 use std::{
     net::SocketAddr,
@@ -20,7 +20,7 @@ use crate::{
 /// Longest suffix of a Service's name: `-webhooks`.
 const SUFFIX: usize = "-webhooks".len();
 
-/// Time that the pod has after the shutdown timeout of its reconciles, to stop the servers and release the lease.
+/// Time after the shutdown timeout of the reconciles in which the pod can stop its servers and release the lease.
 const AFTER_DRAIN: Duration = Duration::from_secs(15);
 
 /// Grace period of a program that waits for its reconciles without a limit.
@@ -41,7 +41,7 @@ pub struct Program {
     /// Service in front of the webhooks, if the options name it.
     pub(super) webhook_service: Option<Service>,
     pub(super) metrics_certificate: MetricsCertificate,
-    /// Folder of the webhook server's certificate; `None` if the program makes it.
+    /// Folder of the webhook server's certificate; `None` if the program manages its own certificate.
     pub(super) webhook_certificate: Option<PathBuf>,
 }
 
@@ -78,9 +78,9 @@ pub struct Ports {
 pub struct MetricsPort {
     /// The port.
     pub port: u16,
-    /// Whether it speaks HTTPS.
+    /// Whether it uses HTTPS.
     pub https: bool,
-    /// Whether it asks the API server about each client.
+    /// Whether it authorizes each client with the API server.
     pub authorized: bool,
 }
 

@@ -35,8 +35,8 @@ pub(super) fn configurations(target: &RenderInput<'_>) -> Vec<ManifestObject> {
     mutating.into_iter().chain(validating).collect()
 }
 
-/// Configurations of the registered webhooks. There are none if other hosts cannot reach the server: then there is no Service either, and
-/// the API server would refuse all objects of these kinds.
+/// Configurations of the registered webhooks. None if other hosts cannot reach the server: it then has no Service, so the API server
+/// could not call the webhooks and would refuse all objects of these kinds.
 fn registered(target: &RenderInput<'_>) -> Configurations {
     if target.program.ports.webhooks.is_none() {
         return Configurations::default();

@@ -44,8 +44,7 @@ impl ChangedTexts {
         true
     }
 
-    /// Whether the budget is almost unable to lend more, so that texts should be compressed while no events are
-    /// pending.
+    /// Whether the lendable bytes are nearly used up, so that texts should be compressed while no events are pending.
     pub(in crate::cache) fn is_filling(&self) -> bool {
         !self.states.is_empty() && self.lendable() < UncompressedQueue::AT_ONCE / 2
     }

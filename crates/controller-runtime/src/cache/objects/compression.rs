@@ -231,7 +231,7 @@ impl Compression {
     }
 }
 
-/// A dictionary, and how well it still suits the texts.
+/// A dictionary, and how well it still compresses the texts.
 struct TrainedDictionary {
     dictionary: Arc<Dictionary>,
     staleness: Staleness,
@@ -276,7 +276,7 @@ impl Default for TrainingSet {
 }
 
 impl TrainingSet {
-    /// Number of bytes for the training, which takes about 50 ms. Kinds with less are not compressed.
+    /// Bytes of text that a training needs; it takes about 50 ms. Kinds with less text are not compressed.
     pub(in crate::cache) const ENOUGH: usize = 512 << 10;
 
     fn add(&mut self, state: Weak<dyn CompressibleText>, length: usize) {
@@ -288,8 +288,8 @@ impl TrainingSet {
         // Do not count texts that have been replaced.
         self.states.retain(|(state, _)| state.strong_count() > 0);
         self.bytes = self.states.iter().map(|(_, length)| length).sum();
-        // Not checked again before another `ENOUGH / 2` bytes have arrived: if objects are replaced all the time, a
-        // check at each text would be useless work.
+        // Check again only after another `ENOUGH / 2` bytes. If objects are replaced all the time, a check for each text
+        // would be wasted work.
         self.check_at = self.bytes + Self::ENOUGH / 2;
         self.is_enough = self.bytes >= Self::ENOUGH;
     }

@@ -10,9 +10,9 @@ use super::{
     stats::{Counters, add, subtract},
 };
 
-/// A decoded object. The budget has the only strong handle, so after an eviction the state's weak handle is dangling.
+/// A decoded object. The budget holds the only strong handle, so an eviction leaves the state's weak handle dangling.
 ///
-/// Reads and evictions therefore lock nothing in common and do not wait for each other.
+/// Therefore reads and evictions share no lock and never wait for each other.
 pub(in crate::cache) struct DecodedObject<K> {
     object: Arc<K>,
     bytes: usize,
@@ -61,7 +61,7 @@ pub(in crate::cache) trait AnyDecodedObject: Send + Sync {
 
 impl<K: Send + Sync> AnyDecodedObject for DecodedObject<K> {
     fn take_used(&self) -> bool {
-        // The load spares unused entries the write.
+        // The load avoids a write to an entry that was not used.
         self.used.load(Relaxed) && self.used.swap(false, Relaxed)
     }
 }

@@ -97,7 +97,7 @@ impl<K: Object> Lazy<K> {
         Self::new(meta, StoredForm { text: StoredText::None, object: Decoded::Always(object, 0) }, None)
     }
 
-    /// Creates a state from a text, to be decoded on demand.
+    /// Creates a state from a text that is decoded on demand.
     pub(in crate::cache) fn from_text(
         meta: Meta,
         text: &[u8],
@@ -109,7 +109,7 @@ impl<K: Object> Lazy<K> {
         Self::new(meta, StoredForm { text: stored, object: Decoded::No(reads) }, Some(Arc::clone(context)))
     }
 
-    /// Creates a state from a text that is decoded now. The text is dropped if that succeeds.
+    /// Creates a state from a text that is decoded now. The text is not kept, unless decoding fails.
     pub(in crate::cache) fn from_text_decoded(
         meta: Meta,
         text: &[u8],

@@ -79,13 +79,13 @@ pub(in crate::cache) struct CodecContext {
     pub(in crate::cache) dictionaries: Arc<AtomicUsize>,
 }
 
-/// Version of an object in the store when a state of the object arrives.
+/// Version of an object that the store has when a state of the object arrives.
 pub(crate) enum StoredVersion<K: Object> {
     /// The version that arrived.
     Same(Lazy<K>),
     /// Another version.
     Other {
-        /// Reads of that version.
+        /// Statistics of the reads of that version.
         reads: Reads,
     },
     /// None: the object is not in the store.
@@ -93,7 +93,7 @@ pub(crate) enum StoredVersion<K: Object> {
 }
 
 impl<K: Object> ObjectCodec<K> {
-    /// Creates the storage of the kind that `info` names.
+    /// Creates the codec of the kind that `info` names.
     pub(crate) fn new(info: &K::DynamicType, retention: Retention, ingest_options: IngestOptions) -> Self {
         let context = CodecContext {
             resource: resource_name_of::<K>(info),
@@ -142,8 +142,8 @@ impl<K: Object> ObjectCodec<K> {
                  namespaced"
             );
         }
-        // The text of a metadata-only state may lack everything but the metadata. So its text is not offered to other
-        // informers, which may read whole objects.
+        // Other informers may read whole objects, and the text of a metadata-only state may contain only metadata, so
+        // it is not offered.
         if !K::metadata_api() {
             object.offer_text(state.as_ref().and_then(Lazy::text_source));
         }
@@ -315,7 +315,7 @@ impl CodecContext {
         let Some(budget) = self.budget() else { return KeptObject::nothing() };
         let bytes = Self::decoded_bytes::<K>(text);
         let mut budget = budget.lock();
-        // Objects of a list must not evict others.
+        // Objects that are read by an iteration must not evict others.
         if matches!(pattern, ReadPattern::Iteration) && bytes > budget.room() {
             return KeptObject::nothing();
         }

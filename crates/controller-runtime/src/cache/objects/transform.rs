@@ -40,9 +40,9 @@ impl Transform {
         changes.then_some(Self { elsewhere, by_namespace })
     }
 
-    /// Returns the transformed object, or `None` if the object is to be stored as received: there is no transform for
-    /// the namespace, the text is not an object, or the transform fails, which is logged: it panics, or its result is not an
-    /// object.
+    /// Returns the transformed object. Returns `None` if the object is to be stored as received: if there is no transform
+    /// for the namespace, the text is not an object, or the transform panics or returns something other than an object. Such
+    /// a failure is logged.
     pub(crate) fn apply(&self, json: &[u8], namespace: &str, resource: &str) -> Option<String> {
         let change = self.by_namespace.get(namespace).or(self.elsewhere.as_ref())?;
         let mut object: Value = serde_json::from_slice(json).ok()?;

@@ -34,7 +34,7 @@ pub enum Ensured {
     Unchanged,
 }
 
-/// Error of the function that changes an object: any error, by `?`.
+/// Error of the function that changes an object. `?` converts any error into it.
 pub type MutateError = Box<dyn StdError + Send + Sync>;
 
 impl Client {
@@ -90,7 +90,7 @@ impl Client {
 }
 
 impl DynamicClient {
-    /// Like [`Client::create_or_update`]. The object is of this client's kind, whatever its `types` are.
+    /// Like [`Client::create_or_update`]. The object has the kind of this client, even if its `types` name another one.
     ///
     /// # Errors
     ///
@@ -103,7 +103,7 @@ impl DynamicClient {
         ensure(self, object, self.keeping_kind(mutate), ChangeBy::Update).await
     }
 
-    /// Like [`Client::create_or_patch`]. The object is of this client's kind, whatever its `types` are.
+    /// Like [`Client::create_or_patch`]. The object has the kind of this client, even if its `types` name another one.
     ///
     /// # Errors
     ///
@@ -202,7 +202,7 @@ async fn write_difference<K: Object>(
             Ok((client.subresource(key, "status").patch(patch).await?, done))
         }
         (_, Some(stored)) => Ok((stored, Ensured::Updated)),
-        // An update of the object does not write its status: the stored object is the one that was read.
+        // The status was not written, so the stored object is the one that was read.
         (_, None) => Ok((old, Ensured::Unchanged)),
     }
 }

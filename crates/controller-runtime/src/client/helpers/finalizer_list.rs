@@ -20,7 +20,7 @@ pub fn has_finalizer<K: Object>(object: &K, finalizer: &str) -> bool {
 
 impl Client {
     /// Adds `finalizer`, so that a deletion of the object waits until the finalizer is removed. Returns whether it was
-    /// missing; `object` is then outdated ([`Finalizers`](crate::finalizer::Finalizers) return the new version).
+    /// missing. If so, `object` is outdated; [`Finalizers`](crate::finalizer::Finalizers) return the new version.
     ///
     /// The object's version is a precondition, so that no finalizer added meanwhile is lost.
     ///

@@ -172,7 +172,7 @@ pub fn has_owner_reference<K: Object, O: Object>(object: &K, owner: &O) -> bool 
     references.any(|reference| owner.meta().uid.as_ref() == Some(&reference.uid))
 }
 
-/// A plain reference to `owner`, if it may own `object`.
+/// A reference to `owner` without controller fields, if `owner` may own `object`.
 fn reference_to<O: TypedObject, K: Object>(owner: &O, object: &K) -> Result<OwnerReference, OwnerError> {
     let ObjectReference { api_version, kind, namespace, name, uid, .. } = owner.reference();
     let owner = owner.title();
@@ -185,7 +185,7 @@ fn reference_to<O: TypedObject, K: Object>(owner: &O, object: &K) -> Result<Owne
             Some(namespace) if *namespace != home => {
                 return Err(OwnerError::OtherNamespace { object: named(object), owner });
             }
-            // The guard excludes namespaced kinds: the namespace of their objects may not be set yet.
+            // Only for cluster-scoped kinds: an object of a namespaced kind may not have its namespace yet.
             None if K::Scope::namespace(None).is_some() => {
                 return Err(OwnerError::ClusterScoped { object: named(object), owner });
             }

@@ -9,12 +9,12 @@ use crate::client::transport::{client::Client, error::ClientError};
 /// Number of attempts when there are conflicts: client-go's `DefaultRetry`.
 pub(in crate::client) const ATTEMPTS: u32 = 5;
 
-/// Wait between two attempts, plus up to a tenth at random, so that two clients in conflict do not meet again.
+/// Wait between two attempts. Up to a tenth is added at random, so that two clients do not conflict again.
 const WAIT: Duration = Duration::from_millis(10);
 
 impl Client {
-    /// Calls `attempt` until it succeeds or fails with an error other than a conflict: at most five times, with 10 ms and up to
-    /// a tenth more between attempts, as client-go's `DefaultRetry`.
+    /// Calls `attempt` until it succeeds or fails with an error other than a conflict: at most five times, with 10 to 11 ms
+    /// between attempts, as client-go's `DefaultRetry`.
     ///
     /// Use it for changes that depend on the current state, and read the object in each attempt. Changes that do not depend on
     /// it need no retry: use an apply, or a patch without a version.

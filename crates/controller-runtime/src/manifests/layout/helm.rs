@@ -13,7 +13,7 @@ use crate::manifests::{ManifestObject, Parameters, Part, Program, RenderError, t
 /// Folder of the templates that each run overwrites.
 const GENERATED: &str = "templates/_generated";
 
-/// Namespace that stands for that of the release in a program that is rendered as a chart.
+/// Placeholder for the release's namespace in a program that is rendered as a chart.
 pub const RELEASE_NAMESPACE: &str = "operator-release-namespace";
 
 /// Placeholders of values, and the expressions that replace them.
@@ -51,7 +51,7 @@ pub(super) fn files(
     let mut has = Vec::new();
     for object in program.render(&complete)?.only(parts).objects() {
         if object.part() == Part::Namespace {
-            continue; // Helm makes it, with --create-namespace
+            continue; // `helm install --create-namespace` creates it
         }
         let file = format!("{GENERATED}/{}-{}.yaml", object.kind().to_lowercase(), short_name(object.name()));
         files.add(file, template(object), Owner::Program);

@@ -27,7 +27,8 @@ pub enum Layout {
 pub struct Files {
     /// The files.
     pub files: BTreeMap<String, RenderedFile>,
-    /// Subfolder that contains rendered files only: other files in it are no longer rendered, and are to be removed.
+    /// Subfolder that contains only rendered files. Files in it that are not in `files` are obsolete and must be
+    /// removed.
     pub generated: Option<&'static str>,
 }
 
@@ -86,7 +87,7 @@ impl Program {
     ///
     /// # Errors
     ///
-    /// As [`Program::render`].
+    /// Same as [`Program::render`].
     pub fn files(
         &self,
         parameters: &Parameters,
