@@ -57,6 +57,13 @@ pub(super) fn evaluate<'a>(
     evaluator.value(root)
 }
 
+/// Operator between terms.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Connective {
+    And,
+    Or,
+}
+
 /// State of an evaluation.
 pub(super) struct Evaluator<'a, 'b> {
     activation: &'b Activation<'a>,
@@ -75,8 +82,8 @@ impl<'a> Evaluator<'a, '_> {
             Expr::Ident(name) => self.variable(name),
             Expr::Select { operand, field } => self.select(operand, field),
             Expr::Has { operand, field } => self.has(operand, field),
-            Expr::And(terms) => self.logical(terms, false),
-            Expr::Or(terms) => self.logical(terms, true),
+            Expr::And(terms) => self.logical(terms, Connective::And),
+            Expr::Or(terms) => self.logical(terms, Connective::Or),
             Expr::List(elements) => {
                 let mut values = Vec::with_capacity(elements.len());
                 for element in elements {
@@ -197,7 +204,8 @@ impl<'a> Evaluator<'a, '_> {
     }
 
     /// Evaluates `&&` or `||`: one term with the deciding value decides, even if others fail.
-    fn logical(&mut self, terms: &'a [SyntaxNode], deciding: bool) -> Evaluated<'a> {
+    fn logical(&mut self, terms: &'a [SyntaxNode], connective: Connective) -> Evaluated<'a> {
+        let deciding = connective == Connective::Or;
         let mut failed = None;
         for term in terms {
             match self.value(term) {

@@ -1,10 +1,16 @@
-//! Syntax errors as ANTLR reports them. After an error it goes on: it deletes or inserts a token, or skips tokens, so that a text can have several
-//! errors.
+//! Syntax errors as ANTLR reports them. After an error, ANTLR deletes, inserts or skips tokens and continues, so that a text can have several errors.
 //!
-//! The parser only finds the first error. Its tokens are then read again here, by the rules of cel-go's grammar without its trees. A decision of the
+//! The parser finds only the first error. Then this module reads the tokens again, by the rules of cel-go's grammar, without building a tree. A decision of the
 //! grammar checks the next token (`sync`), and the end of a rule with an error skips to a token that may follow one of the rules that are being read
 //! (`recover`).
 
+mod token_kinds;
+
+use self::token_kinds::{
+    AND, ARITHMETIC, BEGIN, CLOSE, CLOSE_LIST, CLOSE_MAP, COLON, COMMA, DOT, ELEMENT, END, FLOAT, INT, KINDS,
+    LITERALS, MINUS, NAME, NAMES, NOT, OPEN, OPEN_LIST, OPEN_MAP, OPERAND, OR, QUESTION, RELATIONS, RULE_END,
+    TokenKinds, WORDS, shown_set,
+};
 use super::DEPTH;
 use super::issue::Issue;
 use super::token::{Spanned, Token};
@@ -12,83 +18,6 @@ use super::value::Literal;
 
 /// Maximum number of reported errors.
 const LIMIT: usize = 100;
-
-/// Kinds of tokens as ANTLR shows them, in its order. The index is a bit of a [`TokenKinds`].
-const KINDS: [&str; 38] = [
-    "<EOF>",
-    "'=='",
-    "'!='",
-    "'in'",
-    "'<'",
-    "'<='",
-    "'>='",
-    "'>'",
-    "'&&'",
-    "'||'",
-    "'['",
-    "']'",
-    "'{'",
-    "'}'",
-    "'('",
-    "')'",
-    "'.'",
-    "','",
-    "'-'",
-    "'!'",
-    "'?'",
-    "':'",
-    "'+'",
-    "'*'",
-    "'/'",
-    "'%'",
-    "'true'",
-    "'false'",
-    "'null'",
-    "WHITESPACE",
-    "COMMENT",
-    "NUM_FLOAT",
-    "NUM_INT",
-    "NUM_UINT",
-    "STRING",
-    "BYTES",
-    "IDENTIFIER",
-    "ESC_IDENTIFIER",
-];
-
-/// A set of kinds of tokens, with a bit for each.
-type TokenKinds = u64;
-
-const END: TokenKinds = 1;
-const RELATIONS: TokenKinds = 0b1111_1110;
-const AND: TokenKinds = 1 << 8;
-const OR: TokenKinds = 1 << 9;
-const OPEN_LIST: TokenKinds = 1 << 10;
-const CLOSE_LIST: TokenKinds = 1 << 11;
-const OPEN_MAP: TokenKinds = 1 << 12;
-const CLOSE_MAP: TokenKinds = 1 << 13;
-const OPEN: TokenKinds = 1 << 14;
-const CLOSE: TokenKinds = 1 << 15;
-const DOT: TokenKinds = 1 << 16;
-const COMMA: TokenKinds = 1 << 17;
-const MINUS: TokenKinds = 1 << 18;
-const NOT: TokenKinds = 1 << 19;
-const QUESTION: TokenKinds = 1 << 20;
-const COLON: TokenKinds = 1 << 21;
-const ARITHMETIC: TokenKinds = MINUS | (0b1111 << 22);
-const WORDS: TokenKinds = 0b111 << 26;
-const FLOAT: TokenKinds = 1 << 31;
-const INT: TokenKinds = 1 << 32;
-const LITERALS: TokenKinds = WORDS | (0b1_1111 << 31);
-const NAME: TokenKinds = 1 << 36;
-const NAMES: TokenKinds = NAME | (1 << 37);
-/// The end of a rule, after which the rule that contains it goes on.
-const RULE_END: TokenKinds = 1 << 63;
-/// Tokens with which an operand begins.
-const OPERAND: TokenKinds = OPEN_LIST | OPEN_MAP | OPEN | DOT | MINUS | LITERALS | NAME;
-/// Tokens with which an expression begins.
-const BEGIN: TokenKinds = OPERAND | NOT;
-/// Tokens with which an element of a list or map begins.
-const ELEMENT: TokenKinds = BEGIN | QUESTION;
 
 /// A rule ended with an error.
 struct SyntaxFailure;
@@ -528,11 +457,4 @@ impl SyntaxReader<'_> {
         self.sync(NAMES)?;
         self.take(NAMES, RULE_END)
     }
-}
-
-/// Returns a set as ANTLR shows it.
-fn shown_set(set: TokenKinds) -> String {
-    let kinds = KINDS.iter().enumerate().filter(|(index, _)| set & (1 << index) != 0);
-    let kinds: Vec<&str> = kinds.map(|(_, kind)| *kind).collect();
-    if let [kind] = kinds[..] { kind.to_owned() } else { format!("{{{}}}", kinds.join(", ")) }
 }

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 #[must_use]
 pub fn is_mail_address(text: &str) -> bool {
     let mut parser = AddressParser(text);
-    parser.address(true).is_some_and(|addresses| addresses == 1)
+    parser.address(Groups::Allowed).is_some_and(|addresses| addresses == 1)
         && parser.skip_comments()
         && parser.0.is_empty()
 }
@@ -20,13 +20,20 @@ fn is_atom(c: char) -> bool {
     is_visible(c) && !"()<>[]:;@\\,\"".contains(c)
 }
 
+/// Whether an address may be a group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Groups {
+    Allowed,
+    Refused,
+}
+
 /// The rest of a text. Methods return `None` (or `false`) where the text is malformed.
 #[derive(Debug, Clone, Copy)]
 struct AddressParser<'a>(&'a str);
 
 impl<'a> AddressParser<'a> {
     /// Returns the number of addresses: one, unless this is a group. A group has no groups.
-    fn address(&mut self, may_be_group: bool) -> Option<usize> {
+    fn address(&mut self, groups: Groups) -> Option<usize> {
         self.skip_space();
         if self.0.is_empty() {
             return None;
@@ -41,7 +48,7 @@ impl<'a> AddressParser<'a> {
             return None;
         }
         self.skip_space();
-        if may_be_group && self.consume(':') {
+        if groups == Groups::Allowed && self.consume(':') {
             return self.group();
         }
         (self.consume('<') && self.plain_address() && self.consume('>')).then_some(1)
@@ -71,7 +78,7 @@ impl<'a> AddressParser<'a> {
         let mut addresses = 0;
         loop {
             self.skip_space();
-            addresses += self.address(false)?;
+            addresses += self.address(Groups::Refused)?;
             if !self.skip_comments() {
                 return None;
             }
