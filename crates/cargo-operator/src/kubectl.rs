@@ -221,7 +221,7 @@ fn failure_of(context: &str, errors: &str) -> Failure {
     failure
 }
 
-/// Whether a line belongs to kubectl's own log: `E1126 23:01:36.633195  12405 memcache.go:265] …`.
+/// Whether a line belongs to kubectl's own log: `E1126 23:01:36.633195   12405 memcache.go:265] …`.
 fn is_log_line(line: &str) -> bool {
     let (first, rest) = line.split_at_checked(1).unwrap_or_default();
     let date = rest.split(' ').next().unwrap_or_default();

@@ -44,7 +44,7 @@ pub struct Webhook {
 pub fn run(arguments: &Webhook, here: &Path, shell: &Shell) -> Result<(), Failure> {
     let project = arguments.selection.project(here)?;
     let library = library(&project)?;
-    // Only the forms of the kind's name are used. Its group and version are in its files.
+    // Only the forms of the kind's name are used, so any valid group and version do.
     let kind = KindName::new("example.com", "v1", &arguments.kind, []).map_err(Failure::from)?;
     let mut files = KindFiles::read(library, &project, kind, here)?;
     let wanted = Webhooks { defaulting: arguments.defaulting, validation: arguments.validation };

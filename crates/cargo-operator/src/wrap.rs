@@ -1,18 +1,18 @@
-//! Lines that fit a terminal: broken between words, the rest below the text of the first line.
+//! Wraps text to the width of a terminal. Continuation lines are aligned with the text of the first line.
 
 use terminal_size::Width;
 use textwrap::{Options, WordSplitter, WrapAlgorithm};
 
-/// Indent of the rest of a line that begins at the left edge.
+/// Indentation of the continuation of a line that begins at the left edge.
 const INDENT: usize = 4;
 
-/// Breaks lines at the width of a terminal; leaves them as they are without one.
+/// Wraps lines at the width of the terminal. Without a terminal, lines stay as they are.
 pub(crate) fn fit(text: &str, width: Option<Width>) -> String {
     let Some(Width(width)) = width else { return text.to_owned() };
     let width = usize::from(width);
     let fitting = text.split('\n').map(|line| {
         let column = text_column(line);
-        // One word, such as an address, is longer than a line or fits.
+        // A single word, such as an address, cannot be wrapped.
         if !line.chars().skip(column).any(|character| character == ' ') {
             return line.to_owned();
         }
@@ -27,7 +27,7 @@ pub(crate) fn fit(text: &str, width: Option<Width>) -> String {
     fitting.collect::<Vec<_>>().join("\n")
 }
 
-/// Column of the text of a line, which is behind the first word if the line is indented: `  next     the step`.
+/// Column in which the text of a line begins: after the first word if the line is indented, as in `  next     the step`.
 fn text_column(line: &str) -> usize {
     let word = line.trim_start_matches(' ');
     if word.len() == line.len() {

@@ -36,8 +36,7 @@ impl FileChange {
 ///
 /// # Errors
 ///
-/// A new file exists, or one cannot be written. Then files that were written before it have their old text, or are removed again with the
-/// folders that were made for them.
+/// A new file exists, or one cannot be written. Files that were already written are then restored or removed, and so are new folders.
 pub fn all(folder: &Path, changes: &[FileChange]) -> Result<Vec<String>, Failure> {
     let new = || changes.iter().filter(|change| change.is_new);
     if let Some(existing) = new().find(|change| folder.join(&change.path).exists()) {
@@ -72,7 +71,7 @@ impl Undo {
     }
 
     fn run(&self) {
-        // Failures are ignored: that to report is the one that led here. A folder with files of others is not removed.
+        // Failures are ignored, because the error that led here is reported. A folder that is not empty is not removed.
         let _ = match &self.before {
             Some(contents) => fs::write(&self.path, contents),
             None => fs::remove_file(&self.path),
@@ -108,7 +107,7 @@ pub fn bytes(path: &Path, contents: &[u8]) -> Result<(), Failure> {
 ///
 /// The file cannot be written.
 pub fn secret(path: &Path, text: &str) -> Result<(), Failure> {
-    // A file that exists would keep its permissions.
+    // An existing file would keep its permissions.
     if path.exists() {
         fs::remove_file(path)
             .map_err(|error| Failure::new(format!("cannot replace {}: {error}", path.display())))?;
@@ -154,7 +153,7 @@ fn formatted(text: &str, folder: &Path) -> Option<String> {
     rustfmt.args(["--edition", "2024"]).current_dir(folder);
     let mut child =
         rustfmt.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().ok()?;
-    // It reads its whole input before it writes.
+    // No deadlock: rustfmt reads its whole input before it writes.
     child.stdin.take()?.write_all(text.as_bytes()).ok()?;
     let output = child.wait_with_output().ok()?;
     output.status.success().then(|| String::from_utf8(output.stdout).ok())?

@@ -270,9 +270,9 @@ impl<'p> ImportedFiles<'p> {
         Ok(Self { project, path, before, module: module.to_owned(), folder })
     }
 
-    /// Refuses to replace the types of another API group: both kinds would have one module.
+    /// Refuses to replace the types of another API group, because both kinds would have the same module.
     fn check_group(&self, definition: &Definition) -> Result<(), Failure> {
-        // Whatever the file has if it is not Rust, it has no other kind.
+        // A file that is not Rust contains no other kind.
         let before = self.before.as_ref().and_then(|text| RustFile::parse(&**text).ok());
         let groups = before.map_or_else(Vec::new, |file| file.groups());
         match groups.iter().find(|group| **group != definition.group) {
@@ -324,7 +324,7 @@ impl<'p> ImportedFiles<'p> {
         Ok(&self.path)
     }
 
-    /// The change of a file in which it declares a module. `None` if it does already.
+    /// The change that declares a module in a file. `None` if the file declares it already.
     fn declare(&self, path: &Path, module: &str, declaration: &str) -> Result<Option<FileChange>, Failure> {
         let mut file = read_rust(path)?;
         if file.has_module(module) {

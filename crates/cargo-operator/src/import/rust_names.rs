@@ -36,7 +36,7 @@ pub(super) fn field(property: &str, used: &mut BTreeSet<String>) -> FieldName {
         word if is_keyword(word) => format!("r#{word}"),
         word => word.to_owned(),
     };
-    // serde reads `r#type` as `type`, but `self_` as `self_`, so the latter needs its name.
+    // serde derives `type` from `r#type`, but not `self` from `self_`, so the latter needs an explicit name.
     let is_renamed = is_renamed || ident.ends_with('_');
     FieldName { ident, is_renamed }
 }
@@ -58,7 +58,7 @@ fn camel(field: &str) -> String {
     name
 }
 
-/// Words of a property or value in capitals: `IssuerRef` for `issuerRef`, `RsaPkcs1` for `rsa-pkcs1`.
+/// A property or value in PascalCase: `IssuerRef` for `issuerRef`, `RsaPkcs1` for `rsa-pkcs1`.
 pub(super) fn pascal(text: &str) -> String {
     let mut name = String::new();
     let mut upper = true;

@@ -1,4 +1,4 @@
-//! From the structural schema of a kind to Rust types (pure).
+//! Generates Rust types from the structural schema of a kind (pure).
 
 use std::collections::BTreeSet;
 
@@ -77,7 +77,7 @@ pub(super) enum Presence {
     Optional,
     /// Must be present, and may be null.
     Nullable,
-    /// All fields that have no field of their own.
+    /// All properties that have no field.
     Rest,
 }
 
@@ -108,7 +108,7 @@ pub(super) enum Type {
     },
 }
 
-/// Makes the types of a kind.
+/// Creates the types of a kind.
 pub(super) fn of(definition: &Definition) -> Result<Types, String> {
     let kind = &definition.kind;
     if TAKEN.contains(&kind.as_str()) || !kind.starts_with(|c: char| c.is_ascii_uppercase()) {
@@ -144,7 +144,7 @@ pub(super) fn of(definition: &Definition) -> Result<Types, String> {
     if let (Some(name), Some(schema)) = (&status, properties.get("status")) {
         writer.fields(schema, ".status", name, name, text_of(schema).to_owned(), 0)?;
     }
-    // The walk adds a type after the types of its fields. The file begins with the spec, so the order is reversed.
+    // The walk adds a type after the types of its fields. Reverse the order, so that the file begins with the spec.
     writer.items.reverse();
     let (specs, others): (Vec<RustItem>, Vec<RustItem>) =
         writer.items.into_iter().partition(|item| item.name == spec);
@@ -172,7 +172,7 @@ fn has_properties(schema: &Value) -> bool {
     schema["properties"].as_object().is_some_and(|properties| !properties.is_empty())
 }
 
-/// Makes items while it walks a schema.
+/// Creates items while it walks a schema.
 struct Writer<'k> {
     kind: &'k str,
     items: Vec<RustItem>,
@@ -186,7 +186,7 @@ impl Writer<'_> {
         rust_names::unused(name, "", &mut self.used)
     }
 
-    /// Makes the struct `name` of an object's fields. Nested types have names that begin with `prefix`.
+    /// Creates the struct `name` for the fields of an object. Names of nested types begin with `prefix`.
     fn fields(
         &mut self,
         schema: &Value,

@@ -2,7 +2,7 @@
 //!
 //! Only certain versions of `controller-runtime`, `kube` and `k8s-openapi` are compatible with each other. An older project gets the
 //! versions of a new project, in all packages of its workspace. Programs that no longer compile are replaced by those of a new project,
-//! if they are still as `cargo operator new` wrote them.
+//! unless the user has changed them.
 
 mod old_programs;
 mod versions;
@@ -58,12 +58,12 @@ struct Edit {
     after: String,
 }
 
-/// Changes the versions and old programs, and checks that the workspace compiles.
+/// Changes versions and old programs, and checks that the workspace compiles.
 ///
 /// # Errors
 ///
-/// A file cannot be read or written, or cargo finds no such versions; then the files are as before. Or the workspace does not compile
-/// with the new versions.
+/// A file cannot be read or written, or cargo finds no such versions; the files are then unchanged. The workspace does not compile with
+/// the new versions; the files are then changed.
 pub fn run(arguments: &Upgrade, here: &Path, shell: &Shell) -> Result<(), Failure> {
     let (packages, root) = arguments.package.packages(here)?;
     let folder = root.parent().unwrap_or(here);
@@ -184,7 +184,7 @@ impl Changes {
     fn make(&self, arguments: &Upgrade, folder: &Path, shell: &Shell) -> Result<(), Failure> {
         let undo = || {
             for Edit { path, before, .. } in &self.edits {
-                // The first failure is the one to report.
+                // The error that led here is reported, not one of the restoration.
                 let _ = fs::write(path, before);
             }
         };

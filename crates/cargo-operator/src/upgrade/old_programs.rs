@@ -1,7 +1,7 @@
 //! Programs of projects that are older than `kube_envtest::dev::run`. Pure.
 //!
-//! Their `cargo run` was a call of `kube_envtest::dev::Dev`, and the first of them had no `Operator`. A program that is as `cargo operator
-//! new` made it is replaced by that of a new project. The user's code is not changed: the library gets a function.
+//! In these projects, `cargo run` called `kube_envtest::dev::Dev`, and the oldest have no `Operator`. A program that the user has not
+//! changed is replaced by that of a new project. The user's code stays as it is, except that the library gets an additional function.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ const WITH_OPERATOR: [(&str, &str); 2] = [
     ("widget_operator::add_to(&manager)?", "operator().add_to(&manager)?"),
 ];
 
-/// Texts of a package.
+/// Programs and library of a package, as text.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Programs<'p> {
     pub(super) package: &'p str,
@@ -97,7 +97,8 @@ fn operator(name: &str, lease: &str, kinds: &[String]) -> String {
     )
 }
 
-/// Whether two files have the same code and comments: names change where a formatter breaks lines, and the order of imports.
+/// Whether two files have the same code and comments. Line breaks and the order of imports do not count, because a formatter chooses
+/// them by the lengths of names.
 fn is_same(left: &str, right: &str) -> bool {
     normalized(left) == normalized(right)
 }

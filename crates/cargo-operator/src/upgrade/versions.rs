@@ -7,7 +7,7 @@ use std::{
 
 use toml_edit::{DocumentMut, Item, TableLike, TomlError, Value};
 
-/// Packages with versions that belong together.
+/// Packages whose versions must be compatible.
 const TOGETHER: [&str; 5] = ["controller-runtime", "kube-envtest", "kube", "k8s-openapi", "schemars"];
 
 /// Tables of a manifest with dependencies.
@@ -28,7 +28,7 @@ impl Display for VersionChange {
     }
 }
 
-/// The manifest with the versions of the template where those are newer, and the changes.
+/// Returns the manifest with all versions that are newer in the template, and the changes.
 pub(super) fn upgraded(
     text: &str,
     template: &DocumentMut,
@@ -100,8 +100,8 @@ fn set_kubernetes(dependency: &mut Item, feature: &str) {
     }
 }
 
-/// Whether a requirement such as `0.28` or `>=0.28, <0.30` is older than the version `to`: the lowest version that it accepts is, by the
-/// parts that both contain. A requirement without a lowest version is older if it excludes `to`.
+/// Whether a requirement such as `0.28` or `>=0.28, <0.30` is older than the version `to`. This compares the lowest version that it
+/// accepts with `to`, up to the parts that both contain. A requirement without a lowest version is older if it excludes `to`.
 fn is_older(from: &str, to: &str) -> bool {
     let to = numbers(to);
     let (upper, lower): (Vec<&str>, Vec<&str>) =
@@ -117,7 +117,7 @@ fn is_older(from: &str, to: &str) -> bool {
 fn excludes(bound: &str, version: &[u64]) -> bool {
     let limit = numbers(bound);
     let order = up_to_common(&limit, version);
-    // `<0.30.5` accepts 0.30.4, and `<0.30.0` no 0.30.
+    // `<0.30.5` accepts 0.30.4, but `<0.30.0` accepts no version 0.30.
     let has_rest = limit.iter().skip(version.len()).any(|part| *part > 0);
     order == Ordering::Less || (order == Ordering::Equal && !has_rest && !bound.starts_with("<="))
 }
