@@ -82,13 +82,7 @@ impl Keyed<'_> {
         order: &[Value],
         live: &[Value],
     ) -> Result<Vec<Value>, ApiError> {
-        for item in merged.iter().chain(order) {
-            if let (Some(key), Value::Object(fields)) = (self.0, item)
-                && !fields.contains_key(key)
-            {
-                return Err(no_merge_key(fields, key));
-            }
-        }
+        merged.iter().chain(order).try_for_each(|item| self.require_key(item))?;
         let (in_order, in_live) = (self.places(order), self.places(live));
         // Go searches the order for each element, and fails at a value before it that is no object.
         let misplaced = order.iter().position(|item| !item.is_object()).filter(|_| self.0.is_some());
@@ -129,6 +123,14 @@ impl Keyed<'_> {
         Ok(arranged)
     }
 
+    /// Checks that an object in a keyed list has the key.
+    fn require_key(&self, item: &Value) -> Result<(), ApiError> {
+        match (self.0, item) {
+            (Some(key), Value::Object(fields)) if !fields.contains_key(key) => Err(no_merge_key(fields, key)),
+            _ => Ok(()),
+        }
+    }
+
     /// Checks that the elements of a keyed list are objects.
     fn check_elements(&self, items: &[Value]) -> Result<(), ApiError> {
         match items.iter().find(|item| self.0.is_some() && !item.is_object()) {
@@ -149,14 +151,19 @@ impl Keyed<'_> {
         // Deleted elements have no place in the result.
         let deletes = |item: &Value| self.0.is_some() && item.get(DIRECTIVE).is_some_and(|it| it == "delete");
         let mut given = patch.iter().filter(|item| !deletes(item)).peekable();
-        for item in order {
-            if given.peek().is_none() {
-                break;
+        let mut order_left = order.iter().peekable();
+        while let (Some(next), Some(item)) = (given.peek(), order_left.peek()) {
+            if next.get(DIRECTIVE).is_some() {
+                given.next();
+                continue;
             }
             self.check_elements(std::slice::from_ref(item))?;
-            if given.peek().is_some_and(|next| self.identity(next) == self.identity(item)) {
+            self.require_key(next)?;
+            self.require_key(item)?;
+            if self.identity(next) == self.identity(item) {
                 given.next();
             }
+            order_left.next();
         }
         if given.peek().is_none() {
             return Ok(());

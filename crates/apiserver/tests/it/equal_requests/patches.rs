@@ -1,6 +1,6 @@
 //! Patches: their operations, and patches that change the type of an object.
 
-use super::{APPS, DEFINITION, DEFINITIONS, MAPS, THING, THINGS, check};
+use super::{APPS, CORE, DEFINITION, DEFINITIONS, MAPS, THING, THINGS, check};
 
 const MAP: &str = r#"{"metadata":{"name":"a"},"data":{"k":"v"}}"#;
 const REJECTED: &str = "the server rejected our request due to an error in our request";
@@ -218,6 +218,44 @@ async fn a_patch_cannot_change_the_type_of_an_object_or_a_scale() {
             &[r#"strict decoding error: unknown field \"metadata\", unknown field \"spec\""#],
         ),
         ("merge", &path, r#"{"kind":""}"#, 200, &[]),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn the_requested_order_needs_the_merge_key_of_each_element() {
+    let controllers = format!("{CORE}/replicationcontrollers");
+    let controller = r#"{"metadata":{"name":"a"},"spec":{"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"a","image":"a"}]}}}}"#;
+    let path = format!("{controllers}/a");
+    let patch = |containers: &str, order: &str| {
+        format!(
+            r#"{{"spec":{{"template":{{"spec":{{"$setElementOrder/containers":{order},"containers":{containers}}}}}}}}}"#
+        )
+    };
+    let no_key = "does not contain declared merge key: name";
+    check(&[
+        ("POST", &controllers, controller, 201, &[]),
+        (
+            "strategic",
+            &path,
+            &patch(r#"[{"image":"b"}]"#, r#"[{"name":"a"}]"#),
+            500,
+            &["map: map[image:b] ", no_key],
+        ),
+        (
+            "strategic",
+            &path,
+            &patch(r#"[{"name":"a"}]"#, r#"[{"image":"b"}]"#),
+            500,
+            &["map: map[image:b] ", no_key],
+        ),
+        (
+            "strategic",
+            &path,
+            &patch(r#"[{"name":"a"}]"#, r#"[{"name":"b"}]"#),
+            500,
+            &["The order in patch list"],
+        ),
     ])
     .await;
 }
