@@ -217,6 +217,12 @@ fn a_schema_that_is_not_structural_is_refused() {
         spec(json!({"type": "array", "items": {}})),
         &["s.properties[spec].items.type: Required value: must not be empty for specified array items"],
     );
+    for items in [json!(null), json!(5), json!(""), json!(true), json!([])] {
+        check(
+            spec(json!({"type": "array", "items": items})),
+            &["s.properties[spec].items: Required value: must be specified"],
+        );
+    }
     check(
         spec(json!({"type": "bogus"})),
         &[

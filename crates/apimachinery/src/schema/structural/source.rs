@@ -56,9 +56,10 @@ pub(super) fn has_entries(schema: &Value, name: &str) -> bool {
 /// Returns `items`.
 pub(super) fn items(schema: &Value) -> Items<'_> {
     match &schema["items"] {
-        Value::Null => Items::Absent,
+        items @ Value::Object(_) => Items::Schema(items),
         Value::Array(schemas) => Items::List(schemas),
-        items => Items::Schema(items),
+        // Go's decoder takes numbers, strings and booleans for null here.
+        _ => Items::Absent,
     }
 }
 

@@ -113,3 +113,22 @@ async fn the_approval_of_a_definition_in_a_protected_group_has_a_condition() {
     ])
     .await;
 }
+
+/// Go's decoder takes them for null.
+#[tokio::test]
+async fn items_that_are_no_schema_count_as_missing() {
+    for items in ["5", "\"a\"", "true"] {
+        let definition = DEFINITION.replace(
+            r#""x-kubernetes-preserve-unknown-fields":true"#,
+            &format!(r#""properties":{{"a":{{"type":"array","items":{items}}}}}"#),
+        );
+        check(&[(
+            "POST",
+            DEFINITIONS,
+            &definition,
+            422,
+            &["properties[a].items: Required value: must be specified"],
+        )])
+        .await;
+    }
+}
