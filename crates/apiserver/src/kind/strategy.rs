@@ -287,7 +287,12 @@ pub(crate) trait Strategy: fmt::Debug + Send + Sync {
         let _ = (now, object, first);
     }
 
-    /// Whether a deletion of the object has a propagation policy. Objects without dependents have none.
+    /// Whether objects of the kind can have dependents. Deletions of others have no propagation policy, and drop its finalizers.
+    fn has_dependents(&self) -> bool {
+        true
+    }
+
+    /// Whether a deletion of the object in its present state has a propagation policy. Without one, the object keeps its finalizers.
     fn propagates(&self, served: &ServedKind, object: &Value) -> bool {
         let _ = (served, object);
         true

@@ -308,6 +308,7 @@ fn wanted_finalizers(call: &Call, options: &DeleteOptions, old: &Value) -> Vec<S
         return existing.into_iter().map(str::to_owned).collect();
     }
     let policy = match (options.orphan_dependents, options.propagation) {
+        _ if !call.served.strategy.has_dependents() => Propagation::Background,
         (Some(true), _) => Propagation::Orphan,
         (Some(false), _) => Propagation::Background,
         (None, Some(policy)) => policy,

@@ -184,7 +184,7 @@ pub(super) trait BuiltinKind: fmt::Debug + Send + Sync {
         Ok(())
     }
 
-    /// Whether the kind's objects can have dependents, so that their deletions have a propagation policy.
+    /// Whether objects of the kind can have dependents. Deletions of others have no propagation policy, and drop its finalizers.
     fn has_dependents(&self) -> bool {
         true
     }
@@ -356,7 +356,7 @@ impl<K: BuiltinKind> Strategy for K {
         BuiltinKind::admit_delete_by_name(self, name)
     }
 
-    fn propagates(&self, _served: &ServedKind, _object: &Value) -> bool {
+    fn has_dependents(&self) -> bool {
         BuiltinKind::has_dependents(self)
     }
 

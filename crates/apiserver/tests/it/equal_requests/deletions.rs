@@ -1,6 +1,6 @@
 //! Deletions, and the options that webhooks see.
 
-use super::{DEFINITION, DEFINITIONS, MAPS, SAME, THINGS, check};
+use super::{CORE, DEFINITION, DEFINITIONS, MAPS, SAME, THINGS, check};
 
 /// A client can create an object with a deletion timestamp by an apply.
 #[tokio::test]
@@ -105,6 +105,30 @@ async fn a_refused_deletion_of_jobs_does_not_warn() {
             &["field label \\\"status.succeeded\\\" not supported", "!child pods"],
         ),
         ("DELETE", jobs, "", 200, &["child pods"]),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn the_deletion_of_an_event_drops_the_finalizers_of_the_garbage_collector() {
+    let events = format!("{CORE}/events");
+    let event = |finalizer: &str| {
+        format!(
+            r#"{{"metadata":{{"name":"a","finalizers":["{finalizer}"]}},"involvedObject":{{"namespace":"default"}}}}"#
+        )
+    };
+    let path = format!("{events}/a");
+    for finalizer in ["foregroundDeletion", "orphan"] {
+        check(&[
+            ("POST", &events, &event(finalizer), 201, &[]),
+            ("DELETE", &format!("{path}?propagationPolicy=Foreground"), "", 200, &[r#""status":"Success""#]),
+            ("GET", &path, "", 404, &[]),
+        ])
+        .await;
+    }
+    check(&[
+        ("POST", &events, &event("a.b/c"), 201, &[]),
+        ("DELETE", &path, "", 200, &[r#""finalizers":["a.b/c"]"#]),
     ])
     .await;
 }
