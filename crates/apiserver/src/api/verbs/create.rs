@@ -16,8 +16,7 @@ use crate::kind::registry::{CustomKind, ServedKind};
 use crate::kind::resource::StorageKey;
 use crate::kinds::builtin::service::pool::AllocationMode;
 use crate::kinds::{builtin, custom, namespace};
-use crate::request::query::{WriteKind, WriteOptions, parse_uint};
-use crate::request::request_body::Format;
+use crate::request::query::{WriteOptions, parse_uint};
 use crate::state::Refused;
 use crate::store::{Change, Key, Store, Stored, TypeMeta};
 
@@ -26,9 +25,7 @@ const NAME_ATTEMPTS: usize = 8;
 
 /// Creates the object in the body.
 pub(crate) async fn run(call: &Call, body: &Bytes) -> Result<Reply, ApiError> {
-    // Only a POST checks the type of the body before the options.
-    Format::of(call.content_type.as_deref())?;
-    let options = WriteOptions::read(&call.query, WriteKind::Create)?;
+    let options = call.create_options()?;
     let (mut object, empty) = call.decode_tracked(body, options.field_validation)?;
     object_meta::reconcile_namespace(&call.served, &call.path.namespace, &mut object)?;
     update::deduplicate_owners(call, &mut object, OwnersFrom::Request);

@@ -56,8 +56,8 @@ use crate::kind::resource::{Resource, Rules, StorageKey};
 use crate::kinds::builtin;
 use crate::request::accept::Accept;
 use crate::request::path::ResourcePath;
-use crate::request::query::{FieldValidation, Query, WriteOptions};
-use crate::request::request_body;
+use crate::request::query::{FieldValidation, Query, WriteKind, WriteOptions};
+use crate::request::request_body::{self, Format};
 use crate::response::Warnings;
 use crate::state::ClusterState;
 use crate::store::{Key, Past, Store};
@@ -108,6 +108,15 @@ impl Call {
             store.past(storage, revision, now)
         });
         past.and_then(Result::ok).unwrap_or_else(|| store.snapshot(storage).into())
+    }
+
+    /// Reads the options of a POST. Only a POST checks the type of its body before its options.
+    ///
+    /// # Errors
+    /// 415 for a type that no decoder reads, 400 or 422 for bad options.
+    pub(crate) fn create_options(&self) -> Result<WriteOptions, ApiError> {
+        Format::of(self.content_type.as_deref())?;
+        WriteOptions::read(&self.query, WriteKind::Create)
     }
 
     pub(crate) fn warn(&self, text: impl Into<String>) {
@@ -201,22 +210,22 @@ impl Call {
                 "the object provided is unrecognized (must be of type {kind}): {why} ({shown})"
             ))
         };
-        let format = request_body::Format::of(self.content_type.as_deref())?;
+        let format = Format::of(self.content_type.as_deref())?;
         let decoded = match format {
-            request_body::Format::Json => self.decode_json(bytes).map_err(|refusal| match refusal {
+            Format::Json => self.decode_json(bytes).map_err(|refusal| match refusal {
                 JsonRefusal::Unreadable(why) => {
                     unrecognized(format!("couldn't get version/kind; json parse error: {why}"))
                 }
                 JsonRefusal::Error(error) => error,
             })?,
-            request_body::Format::Yaml => yaml::read(bytes).map_err(|why| {
+            Format::Yaml => yaml::read(bytes).map_err(|why| {
                 // The decoder of objects converts YAML itself, and adds no context.
                 unrecognized(why.strip_prefix(yaml::CONVERSION).unwrap_or(&why).to_owned())
             })?,
-            request_body::Format::Protobuf if self.served.is_custom() => {
+            Format::Protobuf if self.served.is_custom() => {
                 return Err(self.no_protobuf(bytes, validation, unrecognized));
             }
-            request_body::Format::Protobuf => {
+            Format::Protobuf => {
                 protobuf::check_prefix(bytes).map_err(unrecognized)?;
                 decode::Decoded { value: protobuf::decode(bytes)?, strict: Vec::new() }
             }
@@ -229,7 +238,7 @@ impl Call {
                 let sent = String::from_utf8_lossy(bytes);
                 // The lenient decoder falls back to the endpoint's kind in its message, and shows YAML converted to JSON.
                 match (validation, format) {
-                    (FieldValidation::Ignore, request_body::Format::Yaml) => {
+                    (FieldValidation::Ignore, Format::Yaml) => {
                         self.cannot_be_handled(&object, &why(&object.to_string()))
                     }
                     (FieldValidation::Ignore, _) => self.cannot_be_handled(&object, &why(&sent)),

@@ -31,7 +31,7 @@ const THING: &str = r#"{"apiVersion":"example.com/v1","kind":"Thing","metadata":
 /// Part of an expectation: the resourceVersion is that of the last response.
 const SAME: &str = "same revision";
 
-/// Plays requests on a new server. Each has a method (with `merge`, `strategic`, `json-patch`, `apply`, `plain`, `spaced`, `protobuf`, `table`,
+/// Plays requests on a new server. Each has a method (with `merge`, `strategic`, `json-patch`, `apply`, `plain`, `POST plain`, `spaced`, `protobuf`, `table`,
 /// `metadata` and `html` for the media types, and ` accepting ` before another type of the response), a path, a body, and the status with parts of the warnings and the body; `!` marks a part that must be absent. `{{rv}}` in a
 /// body is the last resourceVersion, and the part [`SAME`] means that the request kept it.
 async fn check(steps: &[(&str, &str, &str, u16, &[&str])]) {
@@ -45,6 +45,7 @@ async fn check(steps: &[(&str, &str, &str, u16, &[&str])]) {
             "json-patch" => ("PATCH", "application/json-patch+json", "application/json"),
             "apply" => ("PATCH", "application/apply-patch+yaml", "application/json"),
             "plain" => ("PATCH", "text/plain", "application/json"),
+            "POST plain" => ("POST", "text/plain", "application/json"),
             "spaced" => ("PATCH", "application/merge-patch+json ; charset=utf-8", "application/json"),
             "protobuf" => ("PUT", "application/vnd.kubernetes.protobuf", "application/json"),
             "table" => ("GET", "", TABLE),

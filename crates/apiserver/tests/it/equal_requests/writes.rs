@@ -1,6 +1,6 @@
 //! Creates, updates and deletes.
 
-use super::{DEFINITION, DEFINITIONS, MAPS, SAME, THING, THINGS, check};
+use super::{CORE, DEFINITION, DEFINITIONS, MAPS, SAME, THING, THINGS, check};
 
 #[tokio::test]
 async fn an_applied_replication_controller_has_one_replica() {
@@ -459,4 +459,15 @@ async fn some_kinds_validate_metadata_after_the_rest() {
         ),
     ])
     .await;
+}
+
+/// Only a POST checks the type of its body before its options.
+#[tokio::test]
+async fn every_post_checks_the_type_of_its_body_first() {
+    let part = "the body of the request was in an unknown format";
+    for path in ["bindings", "pods/a/binding", "pods/a/eviction", "serviceaccounts/a/token", "configmaps"] {
+        let path = format!("{CORE}/{path}?fieldValidation=x");
+        check(&[("POST", &path, "{}", 422, &["fieldValidation"])]).await;
+        check(&[("POST plain", &path, "{}", 415, &[part])]).await;
+    }
 }

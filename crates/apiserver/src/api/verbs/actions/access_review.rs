@@ -12,8 +12,6 @@ use super::super::reply::{self, Reply};
 use super::super::{Call, object_meta, update};
 use super::selectors;
 use crate::api::admission::OperationOptions;
-use crate::request::query::{WriteKind, WriteOptions};
-use crate::request::request_body::Format;
 use crate::user::UserInfo;
 
 /// Responds to the review in the body with its status. Admission plugins see the review first.
@@ -22,9 +20,7 @@ pub(super) async fn run(
     bytes: &Bytes,
     status: fn(&Call, &mut Value) -> Result<Value, ApiError>,
 ) -> Result<Reply, ApiError> {
-    // The type of the body is checked before the options.
-    Format::of(call.content_type.as_deref())?;
-    let options = WriteOptions::read(&call.query, WriteKind::Create)?;
+    let options = call.create_options()?;
     let mut review = call.decode(bytes, options.field_validation)?;
     object_meta::wipe(&mut review);
     object_meta::reconcile_namespace(&call.served, &call.path.namespace, &mut review)?;

@@ -11,11 +11,10 @@ use super::super::update::{self, Ownership, RequestedState, UpdateReview};
 use super::super::{Call, object_meta, require_name};
 use crate::api::admission::{Attributes, ObjectKind, OperationOptions};
 use crate::request::path::ResourcePath;
-use crate::request::query::{WriteKind, WriteOptions};
 
 /// Binds the pod that the body names. If the URL names a pod, it must be the same.
 pub(super) async fn run(call: &Call, bytes: &Bytes) -> Result<Reply, ApiError> {
-    let options = WriteOptions::read(&call.query, WriteKind::Create)?;
+    let options = call.create_options()?;
     let kind = ObjectKind::new("v1", "Binding");
     let mut binding = super::decode(call, bytes, kind.kind, &[kind.version], options.field_validation)?;
     object_meta::reconcile_namespace(&call.served, &call.path.namespace, &mut binding)?;

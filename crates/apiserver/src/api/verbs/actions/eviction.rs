@@ -13,7 +13,7 @@ use super::super::{Call, RETRIES, delete, object_meta};
 use crate::api::admission::{Attributes, ObjectKind, OperationOptions};
 use crate::kind::registry::ServedKind;
 use crate::request::path::ResourcePath;
-use crate::request::query::{DeleteOptions, WriteKind, WriteOptions};
+use crate::request::query::{DeleteOptions, WriteOptions};
 use crate::state::Refused;
 use crate::state::writer;
 use crate::store::{Change, Key};
@@ -26,7 +26,7 @@ const VIOLATED: &str = "Cannot evict pod as it would violate the pod's disruptio
 
 /// Evicts the pod in the URL.
 pub(super) async fn run(call: &Call, bytes: &Bytes) -> Result<Reply, ApiError> {
-    let written = WriteOptions::read(&call.query, WriteKind::Create)?;
+    let written = call.create_options()?;
     let kind = ObjectKind::new(VERSION, "Eviction");
     let versions = [VERSION, "policy/v1beta1"];
     let mut eviction = super::decode(call, bytes, kind.kind, &versions, written.field_validation)?;

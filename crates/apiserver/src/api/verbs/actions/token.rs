@@ -14,7 +14,7 @@ use super::super::reply::{self, Reply};
 use super::super::{Call, object_meta, require_name};
 use crate::api::admission::{Attributes, ObjectKind, OperationOptions};
 use crate::api::authentication::{BoundObjects, Claims, ObjectLookup, ObjectReference};
-use crate::request::query::{WriteKind, WriteOptions};
+use crate::request::query::WriteOptions;
 use crate::store::Key;
 
 const GROUP: &str = "authentication.k8s.io";
@@ -29,7 +29,7 @@ const MAX_LIFETIME: i64 = 1 << 32;
 
 /// Responds with a token of the account in the URL.
 pub(super) async fn run(call: &Call, bytes: &Bytes) -> Result<Reply, ApiError> {
-    let options = WriteOptions::read(&call.query, WriteKind::Create)?;
+    let options = call.create_options()?;
     let mut request = super::decode(call, bytes, KIND, &[VERSION], options.field_validation)?;
     let namespace = &call.path.namespace;
     // A UID in the request is a precondition.
