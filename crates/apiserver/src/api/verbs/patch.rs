@@ -111,7 +111,7 @@ pub(crate) async fn run(call: &Call, bytes: &Bytes) -> Result<Reply, ApiError> {
         };
         object_meta::reconcile_namespace(&call.served, &call.path.namespace, &mut object)?;
         update::check_name(call, &object)?;
-        require_custom_version(&call.served, &object)?;
+        require_custom_version(call, old, &object)?;
         Ok(RequestedState { object, ownership: Ownership::Tracked, empty })
     })
     .await?;

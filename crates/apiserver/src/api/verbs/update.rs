@@ -204,7 +204,7 @@ pub(crate) async fn change(
         // Plugins may have changed the permissions that a role or binding grants.
         call.check_escalation(Some(&old), &new)?;
         // Checked only here, because a patch may set `resourceVersion`.
-        check_revision(call, &stored, &new)?;
+        check_revision(call, stored.revision, &new)?;
         let asks_validators = matches!(reviewed, UpdateReview::Object)
             && !served.is_custom()
             && admission.asks_validators(&call.attributes(operation, Some(&old)));
@@ -341,9 +341,9 @@ pub(crate) fn wanted_revision(object: &Value) -> Result<u64, ApiError> {
 }
 
 /// Checks `metadata.resourceVersion` of the new object. It is a precondition.
-fn check_revision(call: &Call, stored: &Stored, new: &Value) -> Result<(), ApiError> {
+pub(super) fn check_revision(call: &Call, stored: u64, new: &Value) -> Result<(), ApiError> {
     match wanted_revision(new)? {
-        wanted if wanted == stored.revision => Ok(()),
+        wanted if wanted == stored => Ok(()),
         1.. => Err(call.modified()),
         _ if call.served.resource.rules.unconditional_update => Ok(()),
         _ => {

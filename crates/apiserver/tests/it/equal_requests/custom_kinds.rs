@@ -404,3 +404,70 @@ async fn errors_of_metadata_come_before_a_missing_version() {
     ])
     .await;
 }
+
+/// An update compares the revision before it asks for the type.
+#[tokio::test]
+async fn a_patch_without_version_is_refused_for_its_revision_first() {
+    let path = format!("{THINGS}/a");
+    let missing = "Object 'apiVersion' is missing in 'object has no apiVersion field'";
+    check(&[
+        ("POST", DEFINITIONS, DEFINITION, 201, &[]),
+        ("POST", THINGS, THING, 201, &[]),
+        ("merge", &path, r#"{"apiVersion":""}"#, 500, &[missing]),
+        ("merge", &path, r#"{"apiVersion":"","metadata":{"labels":{"a b":"c"}}}"#, 500, &[missing]),
+        (
+            "merge",
+            &path,
+            r#"{"apiVersion":"","metadata":{"resourceVersion":""}}"#,
+            422,
+            &["must be specified for an update"],
+        ),
+        (
+            "merge",
+            &path,
+            r#"{"apiVersion":"","metadata":{"resourceVersion":"1"}}"#,
+            409,
+            &["the object has been modified"],
+        ),
+        (
+            "merge",
+            &path,
+            r#"{"apiVersion":"","metadata":{"name":"b"}}"#,
+            400,
+            &["does not match the name on the URL"],
+        ),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn an_apply_without_changes_adds_no_defaults_of_its_version() {
+    let version = |name: &str, storage: bool, size: &str| {
+        format!(
+            r#"{{"name":"{name}","served":true,"storage":{storage},"schema":{{"openAPIV3Schema":{{"type":"object","properties":
+            {{"spec":{{"type":"object","properties":{{"size":{{"type":"integer"{size}}},"note":{{"type":"string"}}}}}}}}}}}}}}"#
+        )
+    };
+    let versions = [version("v1", true, ""), version("v2", false, r#","default":7"#)].join(",");
+    let definition = format!(
+        r#"{{"metadata":{{"name":"things.example.com"}},"spec":{{"group":"example.com","scope":"Namespaced",
+        "names":{{"plural":"things","kind":"Thing"}},"versions":[{versions}]}}}}"#
+    );
+    let path = format!("{THINGS}/a");
+    let applied = |note: &str| {
+        format!(
+            r#"{{"apiVersion":"example.com/v2","kind":"Thing","metadata":{{"name":"a"}},"spec":{{{note}}}}}"#
+        )
+    };
+    let thing =
+        r#"{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":"a"},"spec":{"note":"b"}}"#;
+    let newer = format!("{}?fieldManager=m", path.replace("/v1/", "/v2/"));
+    check(&[
+        ("POST", DEFINITIONS, &definition, 201, &[]),
+        ("POST", THINGS, thing, 201, &[r#""generation":1"#]),
+        ("apply", &newer, &applied(r#""note":"b""#), 200, &[r#""generation":1"#]),
+        ("GET", &path, "", 200, &["!\"size\":7"]),
+        ("apply", &newer, &applied(r#""note":"b","size":8"#), 200, &[r#""generation":2"#, r#""size":8"#]),
+    ])
+    .await;
+}

@@ -130,10 +130,11 @@ fn check_custom_kind(served: &ServedKind, new: &Value, patch: &Patch, kind: &str
     Ok(())
 }
 
-/// Checks that a patched custom object has a version. Errors about its metadata come first.
-pub(super) fn require_custom_version(served: &ServedKind, object: &Value) -> Result<(), ApiError> {
-    let api_version = object.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
-    if served.is_custom() && api_version.is_empty() {
+/// Checks that a patched custom object has a version. Errors about its metadata come first, and those about the revision of `old`.
+pub(super) fn require_custom_version(call: &Call, old: &Value, new: &Value) -> Result<(), ApiError> {
+    let api_version = new.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
+    if call.served.is_custom() && api_version.is_empty() {
+        update::check_revision(call, update::wanted_revision(old)?, new)?;
         let why = "Object 'apiVersion' is missing in 'object has no apiVersion field'";
         return Err(ApiError::internal_error(why));
     }

@@ -6,7 +6,7 @@ use kube_apimachinery::managed_fields::{self, OnConflict, Writer};
 use kube_apimachinery::metadata;
 use kube_apimachinery::status::ApiError;
 use kube_apimachinery::yaml;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::api::verbs::empty_parts::EmptyParts;
 use crate::api::verbs::reply::Reply;
@@ -37,7 +37,10 @@ pub(super) async fn apply(call: &Call, bytes: &Bytes, options: &WriteOptions) ->
                 strict.report(call, options.field_validation)?;
                 check_place(call, &mut object)?;
                 let empty = EmptyParts::of(&call.served, &object);
-                call.served.conform_applied(&mut object);
+                // An apply without changes adds no defaults, not even those of a version that the stored object does not have.
+                if !are_equal_beside_entries(old, &object) {
+                    call.served.conform_applied(&mut object);
+                }
                 Ok(RequestedState { object, ownership: Ownership::Applied, empty })
             })
             .await;
@@ -84,6 +87,24 @@ async fn create_applied(
     call.served.conform_applied(&mut object);
     let wanted = RequestedState { object, ownership: Ownership::Applied, empty };
     create::create(call, wanted, options).await?.reply(call, 201)
+}
+
+/// Whether two objects differ in `metadata.managedFields` at most.
+fn are_equal_beside_entries(one: &Value, other: &Value) -> bool {
+    let (Some(one), Some(other)) = (one.as_object(), other.as_object()) else { return false };
+    are_equal_without(one, other, "metadata")
+        && match (one.get("metadata"), other.get("metadata")) {
+            (Some(Value::Object(one)), Some(Value::Object(other))) => {
+                are_equal_without(one, other, "managedFields")
+            }
+            (one, other) => one == other,
+        }
+}
+
+fn are_equal_without(one: &Map<String, Value>, other: &Map<String, Value>, left_out: &str) -> bool {
+    let count = |fields: &Map<String, Value>| fields.len() - usize::from(fields.contains_key(left_out));
+    let mut fields = one.iter().filter(|(name, _)| *name != left_out);
+    count(one) == count(other) && fields.all(|(name, value)| other.get(name) == Some(value))
 }
 
 /// Checks that the result of an apply can be converted to Go's internal type.
