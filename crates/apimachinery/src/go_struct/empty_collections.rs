@@ -1,21 +1,22 @@
-//! Empty lists and maps of a decoded object. Go distinguishes them from absent ones, but neither JSON with `omitempty` nor protobuf does.
+//! Empty lists, maps and bytes of a decoded object. Go distinguishes them from absent ones, but neither JSON with `omitempty` nor protobuf does.
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::{Count, GoType, Message};
 
-/// Empty lists and maps of an object as a client sent it, with their places. Messages of kube-apiserver show them as `[]` and `{}` instead of
+/// Empty lists, maps and bytes of an object as a client sent it, with their places. Messages of kube-apiserver show them as `[]` and `{}` instead of
 /// `null`, and some of its comparisons count them as changes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EmptyCollections {
     places: Vec<EmptyPlace>,
 }
 
-/// Place of an empty list or map.
+/// Place of an empty list, map or text of bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct EmptyPlace {
     path: Vec<Step>,
-    count: Count,
+    /// `[]`, `{}` or `""`.
+    empty: Value,
     effect: Effect,
 }
 
@@ -116,7 +117,7 @@ impl EmptyCollections {
     }
 
     fn put<'a>(places: impl Iterator<Item = &'a EmptyPlace>, object: &mut Value) {
-        for EmptyPlace { path, count, effect } in places {
+        for EmptyPlace { path, empty, effect } in places {
             let Some((last, parents)) = path.split_last() else { continue };
             let parent = parents.iter().try_fold(&mut *object, |value, step| match step {
                 Step::Field(name) => value.get_mut(name),
@@ -124,8 +125,7 @@ impl EmptyCollections {
             });
             let (Some(Value::Object(fields)), Step::Field(name)) = (parent, last) else { continue };
             if *effect == Effect::Kept || fields.get(name).is_none_or(Value::is_null) {
-                let empty = if *count == Count::Map { Map::new().into() } else { Vec::<Value>::new().into() };
-                fields.insert(name.clone(), empty);
+                fields.insert(name.clone(), empty.clone());
             }
         }
     }
@@ -133,14 +133,12 @@ impl EmptyCollections {
     /// Finds the refused places of a struct. The further search finds them again, as shown ones.
     fn search_refused(&mut self, name: &str, value: &Value, path: &[Step]) {
         for (field, effect) in refused_fields(name, value) {
-            let count = match value.pointer(field) {
-                Some(Value::Array(items)) if items.is_empty() => Count::List,
-                Some(Value::Object(entries)) if entries.is_empty() => Count::Map,
-                _ => continue,
+            let Some(empty) = value.pointer(field).filter(|value| is_empty_collection(value)) else {
+                continue;
             };
             let steps = field.split('/').skip(1).map(|name| Step::Field(name.to_owned()));
             let path = path.iter().cloned().chain(steps).collect();
-            self.places.push(EmptyPlace { path, count, effect });
+            self.places.push(EmptyPlace { path, empty: empty.clone(), effect });
         }
     }
 
@@ -155,11 +153,13 @@ impl EmptyCollections {
             let Some(field) = message.slot(name).map(|slot| slot.field) else { continue };
             path.push(Step::Field(name.clone()));
             match (field.count, field.kind, value) {
-                (Count::List, _, Value::Array(items)) if items.is_empty() => {
-                    self.places.push(EmptyPlace { path: path.clone(), count: Count::List, effect });
+                (Count::List, _, Value::Array(_)) | (Count::Map, _, Value::Object(_))
+                    if is_empty_collection(value) =>
+                {
+                    self.places.push(EmptyPlace { path: path.clone(), empty: value.clone(), effect });
                 }
-                (Count::Map, _, Value::Object(entries)) if entries.is_empty() => {
-                    self.places.push(EmptyPlace { path: path.clone(), count: Count::Map, effect });
+                (Count::One, GoType::Bytes, Value::String(text)) if text.is_empty() => {
+                    self.places.push(EmptyPlace { path: path.clone(), empty: value.clone(), effect });
                 }
                 (Count::One, GoType::Message(inner), value) => self.search(inner, value, path),
                 (Count::List, GoType::Message(inner), Value::Array(items)) => {
@@ -197,11 +197,20 @@ fn refused_fields(name: &str, value: &Value) -> Vec<(&'static str, Effect)> {
     fields
 }
 
-/// Whether a value contains an empty list or object.
+fn is_empty_collection(value: &Value) -> bool {
+    match value {
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+        _ => false,
+    }
+}
+
+/// Whether a value contains an empty list, object or text.
 fn holds_empty(value: &Value) -> bool {
     match value {
         Value::Array(items) => items.is_empty() || items.iter().any(holds_empty),
         Value::Object(fields) => fields.is_empty() || fields.values().any(holds_empty),
+        Value::String(text) => text.is_empty(),
         _ => false,
     }
 }
@@ -245,6 +254,12 @@ mod tests {
         EmptyCollections::of(policy, &sent).put_into(&mut all);
         EmptyCollections::of(policy, &sent).show_in(&mut shown);
         assert_eq!((all, shown), (sent, json!({"spec": {"podSelector": {}, "ingress": []}})));
+        let configuration =
+            message_of_kind("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration").unwrap();
+        let sent = json!({"webhooks": [{"clientConfig": {"caBundle": "", "url": ""}}]});
+        let mut completed = json!({"webhooks": [{"clientConfig": {}}]});
+        EmptyCollections::of(configuration, &sent).put_into(&mut completed);
+        assert_eq!(completed, json!({"webhooks": [{"clientConfig": {"caBundle": ""}}]}));
         // Some are refused.
         let template = message_of_kind("resource.k8s.io/v1", "ResourceClaimTemplate").unwrap();
         let sent = json!({"spec": {"metadata": {"labels": {}, "finalizers": []}, "spec": {"devices": {"requests": []}}}});

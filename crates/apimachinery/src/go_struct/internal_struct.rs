@@ -97,7 +97,8 @@ impl<'a> InternalValue<'a> {
         for field in fields {
             let &[name, path, kind_of_field, ref flags @ ..] = field.as_slice() else { continue };
             let content = path.split('.').fold(value, |value, name| &value[name]);
-            if !flags.is_empty() && is_empty(content) {
+            let is_omitted = if kind_of_field.starts_with('*') { content.is_null() } else { is_empty(content) };
+            if !flags.is_empty() && is_omitted {
                 continue;
             }
             let converted = if kind == "core.PodSpec" && name == "SecurityContext" {
@@ -161,7 +162,7 @@ impl<'a> InternalValue<'a> {
     }
 }
 
-/// Whether Go omits a value with `omitempty`.
+/// Whether Go omits a value with `omitempty`. It omits a pointer only if it is nil.
 fn is_empty(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(false) => true,
@@ -226,6 +227,15 @@ mod tests {
         assert_eq!(
             internal_text("resource.ResourceClaimTemplateSpec", &template),
             r#"{"labels":{"a":"b"},"Spec":{"Devices":{"Requests":[{"Name":"b","Exactly":{"DeviceClassName":"c","Selectors":null,"AllocationMode":"ExactCount","Count":1,"AdminAccess":null,"Tolerations":null,"Capacity":null},"FirstAvailable":null}],"Constraints":null,"Config":null}}}"#
+        );
+    }
+
+    /// Part of a message of kube-apiserver v1.36.3.
+    #[test]
+    fn only_nil_pointers_are_omitted() {
+        assert_eq!(
+            internal_text("metav1.ManagedFieldsEntry", &json!({"fieldsV1": {}, "operation": "", "time": null})),
+            r#"{"fieldsV1":{}}"#
         );
     }
 

@@ -40,7 +40,8 @@ impl BuiltinKind for DaemonSet {
     }
 
     fn conversion_error(&self, object: &Value) -> Option<String> {
-        let text = object["metadata"]["annotations"][TEMPLATE_GENERATION].as_str()?;
+        // Go decodes null to an empty text.
+        let text = object["metadata"]["annotations"].get(TEMPLATE_GENERATION)?.as_str().unwrap_or_default();
         let why = match text.parse::<i64>().err()?.kind() {
             IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => "value out of range",
             _ => "invalid syntax",

@@ -203,3 +203,65 @@ async fn a_label_of_the_namespace_allows_the_access_of_administrators() {
     ])
     .await;
 }
+
+#[tokio::test]
+async fn audit_annotations_need_the_name_of_the_policy() {
+    let policies = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies";
+    let part = "requires metadata.name be non-empty";
+    let body = r#"{"spec":{"auditAnnotations":[{"key":"k","valueExpression":"'v'"}],"matchConstraints":{"resourceRules":[
+        {"apiGroups":["a"],"apiVersions":["v1"],"operations":["CREATE"],"resources":["b"]}]}}}"#;
+    check(&[("POST", policies, body, 422, &[part, "spec.auditAnnotations[0].key"])]).await;
+}
+
+/// Go decodes null to an empty text.
+#[tokio::test]
+async fn a_null_annotation_is_no_generation() {
+    let body = r#"{"metadata":{"name":"a","annotations":{"deprecated.daemonset.template.generation":null}},"spec":{}}"#;
+    let part = r#"strconv.ParseInt: parsing \"\": invalid syntax"#;
+    check(&[("POST", &format!("{APPS}/daemonsets"), body, 400, &[part])]).await;
+}
+
+#[tokio::test]
+async fn empty_lists_are_no_change_of_a_claim_template() {
+    let templates = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaimtemplates";
+    let template = r#"{"metadata":{"name":"a"},"spec":{"spec":{"devices":{"requests":[{"name":"a","exactly":{"deviceClassName":"b"}}]}}}}"#;
+    let path = format!("{templates}/a");
+    let forbidden = "spec.metadata.managedFields: Forbidden: cannot be set";
+    check(&[
+        ("POST", templates, template, 201, &[]),
+        (
+            "merge",
+            &path,
+            r#"{"spec":{"metadata":{"managedFields":[]}}}"#,
+            422,
+            &[forbidden, "!field is immutable"],
+        ),
+        (
+            "merge",
+            &path,
+            r#"{"spec":{"metadata":{"managedFields":[{"fieldsV1":{}}]}}}"#,
+            422,
+            &[forbidden, "field is immutable", r#"\"managedFields\":[{\"fieldsV1\":{}}]"#],
+        ),
+    ])
+    .await;
+}
+
+/// A later update without the bundle is another change for kube-apiserver.
+#[tokio::test]
+async fn an_empty_bundle_is_a_change_of_a_webhook() {
+    let configurations = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
+    let webhook = |bundle: &str| {
+        format!(
+            r#"{{"metadata":{{"name":"a"}},"webhooks":[{{"name":"a.b.c","admissionReviewVersions":["v1"],"sideEffects":"None",
+            "clientConfig":{{{bundle}"url":"https://a.b"}}}}]}}"#
+        )
+    };
+    let path = format!("{configurations}/a");
+    check(&[
+        ("POST", configurations, &webhook(""), 201, &[r#""generation":1"#]),
+        ("merge", &path, &webhook(""), 200, &[r#""generation":1"#]),
+        ("merge", &path, &webhook(r#""caBundle":"","#), 200, &[r#""generation":2"#]),
+    ])
+    .await;
+}

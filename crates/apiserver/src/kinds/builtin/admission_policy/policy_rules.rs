@@ -236,7 +236,12 @@ fn validate_annotation(
     let key = text(annotation, "key");
     // The key in the audit event has the name of the policy as its prefix.
     let full = format!("{policy}/{key}");
-    let mut errors = invalid(&format!("{path}.key"), &full, &names::qualified(&full));
+    let place = format!("{path}.key");
+    let mut errors = if policy.is_empty() {
+        vec![invalid_text(place, key, "requires metadata.name be non-empty")]
+    } else {
+        invalid(&place, &full, &names::qualified(&full))
+    };
     let field = format!("{path}.valueExpression");
     let given = text(annotation, "valueExpression");
     match given.trim().len() {

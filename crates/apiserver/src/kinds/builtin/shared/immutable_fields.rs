@@ -28,7 +28,24 @@ pub(in crate::kinds::builtin) fn immutable_struct(
     old: &Value,
     new: &Value,
 ) -> Option<FieldError> {
-    (old != new).then(|| FieldError::invalid(field, &internal_text(name, new), IMMUTABLE))
+    (!are_equal(old, new)).then(|| FieldError::invalid(field, &internal_text(name, new), IMMUTABLE))
+}
+
+/// Whether two values are equal, if an empty list counts as an absent one, as in Go's semantic comparison.
+fn are_equal(old: &Value, new: &Value) -> bool {
+    match (old, new) {
+        (Value::Null, Value::Array(items)) | (Value::Array(items), Value::Null) => items.is_empty(),
+        (Value::Array(old), Value::Array(new)) => {
+            old.len() == new.len() && old.iter().zip(new).all(|(old, new)| are_equal(old, new))
+        }
+        (Value::Object(old_fields), Value::Object(new_fields)) => {
+            old_fields.iter().all(|(name, value)| are_equal(value, &new[name]))
+                && new_fields
+                    .iter()
+                    .all(|(name, value)| old_fields.contains_key(name) || are_equal(&Value::Null, value))
+        }
+        _ => old == new,
+    }
 }
 
 /// Returns an error without values for each of the `fields` that differs.
