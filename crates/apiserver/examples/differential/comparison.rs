@@ -273,8 +273,9 @@ fn without_store_revisions(body: &Value) -> Value {
 fn causes(answer: &Answer, translate: impl Fn(&str) -> String) -> BTreeSet<String> {
     let causes = answer.body["details"]["causes"].as_array().into_iter().flatten();
     let text = |cause: &Value, field: &str| translate(cause[field].as_str().unwrap_or_default());
-    let cause =
-        |cause: &Value| without_revisions(&format!("{}: {}", text(cause, "field"), text(cause, "message")));
+    let cause = |cause: &Value| {
+        without_times(&without_revisions(&format!("{}: {}", text(cause, "field"), text(cause, "message"))))
+    };
     causes
         .map(cause)
         .map(|cause| if cause.contains('{') { sorted_parts(&cause).join(" ") } else { cause })
@@ -334,6 +335,9 @@ fn without_revisions(text: &str) -> String {
         ("ResourceVersion: ", ","),
         ("ResourceVersion in object meta: ", "\n"),
         ("resource version: ", " "),
+        ("in the precondition (", ")"),
+        ("duplicate nodePort: {TCP ", "}"),
+        ("duplicate nodePort: {UDP ", "}"),
         ("in record (", ")"),
         ("resourceVersion:", " "),
         ("expected response.uid=\"", "\""),
@@ -344,6 +348,22 @@ fn without_revisions(text: &str) -> String {
         }
     }
     out
+}
+
+/// Masks times that a server read from its clock.
+fn without_times(text: &str) -> String {
+    const LENGTH: usize = "2026-01-01T00:00:00Z".len();
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find("20") {
+        let (before, found) = rest.split_at(at);
+        out += before;
+        let is_time = found.get(..LENGTH).is_some_and(is_recent);
+        let (shown, length) = if is_time { ("*", LENGTH) } else { ("20", 2) };
+        out += shown;
+        rest = &found[length..];
+    }
+    out + rest
 }
 
 /// Masks node ports in a quoted object.
@@ -368,9 +388,10 @@ fn sorted_parts(text: &str) -> Vec<String> {
     let is_chosen = |part: &str| {
         // Requests contain times of 2001.
         let is_time = (part.contains("time") || part.contains("Time")) && !part.contains("2001");
-        (part.contains("resourceVersion") || is_time) && part.contains(|c: char| c.is_ascii_digit())
+        let is_revision = part.contains("resourceVersion") || part.contains("ResourceVersion");
+        (is_revision || is_time) && part.contains(|c: char| c.is_ascii_digit())
     };
-    let text = without_node_ports(text);
+    let text = without_times(&without_node_ports(text));
     let parts = text.split(['[', ']', ',', '{', '}', '\n']).map(str::trim);
     let mut parts: Vec<String> =
         parts.map(|part| if is_chosen(part) { "*".to_owned() } else { part.to_owned() }).collect();
