@@ -1,4 +1,4 @@
-//! Strategy of the kinds that definitions define: their schema has all rules.
+//! Strategy of custom kinds. Their CustomResourceDefinition holds all rules: the schema, its CEL rules, the paths of the scale subresource.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::kind::registry::ServedKind;
 use crate::kind::{Strategy, WHOLE_METADATA};
 
-/// Maximum number of replicas.
+/// Maximum number of replicas, which Go's Scale keeps as an `int32`.
 const MAX_REPLICAS: i64 = i32::MAX as i64;
 
 /// Strategy of custom kinds.
@@ -19,8 +19,8 @@ const MAX_REPLICAS: i64 = i32::MAX as i64;
 pub(crate) struct Custom;
 
 impl Strategy for Custom {
-    /// Removes unknown fields that an admission webhook has added. If the object is stored in another version, the schema of that version
-    /// decides.
+    /// Removes unknown fields that an admission webhook has added. An object that is stored in another version is pruned by the schema of
+    /// that version, after its conversion.
     fn prepare_storage(&self, served: &ServedKind, object: &mut Value) {
         if !served.is_stored_in_another_version() && !served.converts_writes() {
             served.schema.prune(object);
@@ -33,12 +33,13 @@ impl Strategy for Custom {
             errors = with_embedded(served, object, served.schema.validate(object));
             errors.extend(scale_errors(served, object, ""));
         } else {
+            // With a wrong type, kube-apiserver's schema validator returns early. The checks of embedded objects and lists still run.
             errors = with_lists(served, object, None, errors);
         }
         with_rules(served, object, None, "", errors, &mut drop)
     }
 
-    /// Warns of added finalizers without a domain.
+    /// Returns a warning for each added finalizer without a domain and a path.
     fn warnings(
         &self,
         _served: &ServedKind,
@@ -118,14 +119,15 @@ fn with_rules(
     warn: &mut dyn FnMut(String),
 ) -> Vec<FieldError> {
     let Some(rules) = &served.rules else { return errors };
-    let of_metadata = || {
+    // The caller reports the errors of metadata. They count here because kube-apiserver collects them before it decides about the rules.
+    let metadata_errors = || {
         let rules = served.metadata_rules();
         match old {
             None => metadata::validate(rules, object),
             Some(old) => metadata::validate_new_state(rules, old, object, subresource),
         }
     };
-    let note = ObjectRules::unchecked(&errors).or_else(|| ObjectRules::unchecked(&of_metadata()));
+    let note = ObjectRules::unchecked(&errors).or_else(|| ObjectRules::unchecked(&metadata_errors()));
     if let Some(note) = note {
         errors.push(note);
         return errors;
@@ -136,7 +138,7 @@ fn with_rules(
     errors
 }
 
-/// Compares the type of an object with that of its endpoint.
+/// Returns an error for each of `kind` and `apiVersion` that differs from the type of the endpoint.
 pub(crate) fn type_errors(served: &ServedKind, object: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     for (field, expected) in [("kind", &served.kind.kind), ("apiVersion", &served.kind.api_version)] {
@@ -148,7 +150,7 @@ pub(crate) fn type_errors(served: &ServedKind, object: &Value) -> Vec<FieldError
     errors
 }
 
-/// Adds the errors that kube-apiserver reports for an object of another type too: those about embedded objects and lists.
+/// Adds the errors about embedded objects and lists, which kube-apiserver reports even if the object has the wrong type.
 fn with_lists(
     served: &ServedKind,
     object: &Value,
@@ -160,11 +162,12 @@ fn with_lists(
     errors
 }
 
-/// Validates the values at the paths of the scale subresource; `/status` does not write the number of wanted replicas.
+/// Validates the values at the paths of the scale subresource. `/status` cannot write the desired replicas, so they are not checked there.
 fn scale_errors(served: &ServedKind, object: &Value, subresource: &str) -> Vec<FieldError> {
     let Some(scale) = &served.resource.scale else { return Vec::new() };
     let wanted = (subresource != "status").then(|| replicas_error(object, &scale.spec_replicas)).flatten();
     let actual = replicas_error(object, &scale.status_replicas);
+    // Go reads the three values with the `Nested…` accessors of unstructured objects. Their errors name the Go type that they found.
     let selector = scale.selector.as_deref().and_then(|path| {
         let why = match nested(object, path) {
             Ok(None | Some(Value::String(_))) => return None,
@@ -179,7 +182,7 @@ fn scale_errors(served: &ServedKind, object: &Value, subresource: &str) -> Vec<F
     wanted.into_iter().chain(actual).chain(selector).collect()
 }
 
-/// Checks that a number of replicas is one of Go's `int32`.
+/// Checks that a number of replicas is not negative and fits into Go's `int32`.
 fn replicas_error(object: &Value, path: &[String]) -> Option<FieldError> {
     let (shown, why) = match nested(object, path) {
         Ok(None) => return None,
@@ -205,7 +208,7 @@ fn replicas_error(object: &Value, path: &[String]) -> Option<FieldError> {
 /// Returns the value at a path.
 ///
 /// # Errors
-/// Go's message if a value on the way is no object.
+/// Go's message if a value along the path is not an object.
 fn nested<'a>(object: &'a Value, path: &[String]) -> Result<Option<&'a Value>, String> {
     let mut place = object;
     for (index, name) in path.iter().enumerate() {
@@ -232,7 +235,7 @@ fn accessor_error(path: &[String], found: &str) -> String {
     format!("{} accessor error: {found}", dotted(path))
 }
 
-/// Returns a path in the form of a definition: `.spec.replicas`.
+/// Writes a path as definitions do, with a leading dot: `.spec.replicas`.
 fn dotted(path: &[String]) -> String {
     format!(".{}", path.join("."))
 }

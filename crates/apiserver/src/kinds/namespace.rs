@@ -117,7 +117,7 @@ impl Strategy for Namespace {
     }
 }
 
-/// Sets the phase, and the label with the namespace's name, if it has a name yet.
+/// Sets the phase, and the label with the namespace's name. A namespace with `generateName` only has no name yet.
 pub(crate) fn default(namespace: &mut Value) {
     let status = &mut namespace["status"];
     if !status.is_object() {
@@ -139,7 +139,7 @@ pub(crate) fn default(namespace: &mut Value) {
 
 /// Prepares a new namespace: phase, finalizer, and the label with its name, which may have been generated after defaulting.
 pub(crate) fn prepare_create(namespace: &mut Value) {
-    // A generated name that is no label either is an error of the name alone: kube-apiserver sets the label after the validation.
+    // kube-apiserver sets the label after validation, so a generated name that is not a valid label value is an error of the name only.
     let is_label = names::label_value(metadata::text(namespace, "name")).is_empty();
     let is_set = namespace["metadata"]["labels"].get(NAME_LABEL).is_some();
     if is_label || is_set {
@@ -153,7 +153,7 @@ pub(crate) fn prepare_create(namespace: &mut Value) {
     namespace["spec"] = json!({"finalizers": finalizers});
 }
 
-/// Restricts updates of `spec.finalizers` to `/finalize`, which changes metadata too, but not the status.
+/// Restores the part that the endpoint cannot write. Only `/finalize` changes `spec.finalizers`; it cannot change the status.
 fn prepare_update(old: &Value, new: &mut Value, subresource: &str) {
     let kept = if subresource == "finalize" { "status" } else { "spec" };
     new[kept] = old[kept].clone();
@@ -175,7 +175,7 @@ fn validate_finalizers(namespace: &Value, field: impl Fn(usize) -> String) -> Ve
     errors
 }
 
-/// Validates the phase in a write of `/status`, which follows from the deletion timestamp.
+/// Validates the phase in a write of `/status`. The deletion timestamp decides which phase is valid.
 fn validate_phase(namespace: &Value) -> Option<FieldError> {
     let (expected, why) = if metadata::is_terminating(namespace) {
         ("Terminating", "may only be 'Terminating' if `deletionTimestamp` is not empty")
@@ -192,7 +192,7 @@ pub(crate) fn is_finalized(namespace: &Value) -> bool {
     namespace["spec"]["finalizers"].as_array().is_none_or(Vec::is_empty)
 }
 
-/// Whether the namespace stays after a DELETE: always after the first, and afterwards until its finalizers are gone.
+/// Whether a DELETE leaves the namespace stored. The first DELETE always does, later ones until `spec.finalizers` is empty.
 fn stays(namespace: &Value) -> bool {
     !metadata::is_terminating(namespace) || !is_finalized(namespace)
 }
@@ -205,7 +205,7 @@ fn admit_delete(name: &str) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// Sets the timestamp and the phase of a namespace at the start of its deletion. As in kube-apiserver, its generation and its grace period stay.
+/// Sets the deletion timestamp and the phase when a deletion starts. As in kube-apiserver, generation and grace period do not change.
 fn mark_deleted(now: &str, namespace: &mut Value) {
     metadata::of(namespace).insert("deletionTimestamp".to_owned(), json!(now));
     namespace["status"]["phase"] = json!("Terminating");

@@ -5,7 +5,7 @@ use kube_apimachinery::names::{self, NameRule};
 use kube_apimachinery::status::FieldError;
 use serde_json::Value;
 
-/// Supported versions of reviews.
+/// Versions of AdmissionReview and ConversionReview that the server can send.
 const REVIEWS: [&str; 2] = ["v1", "v1beta1"];
 
 /// Validates the URL of a webhook.
@@ -58,8 +58,8 @@ pub(super) fn check_port_and_path(service: &Value, field: &str, errors: &mut Vec
     if !path.starts_with('/') {
         invalid("must start with a '/'");
     }
-    // Go cuts off the first byte without looking at it. Inside a longer character that is not possible here, but such a segment is invalid
-    // with or without its first byte.
+    // Go cuts off the first byte, whatever it is. A Rust string cannot be cut inside a multi-byte character, but a segment with such a
+    // character is invalid either way.
     let rest = path.get(1..).unwrap_or(path);
     for (index, segment) in rest.strip_suffix('/').unwrap_or(rest).split('/').enumerate() {
         if segment.is_empty() {
@@ -72,7 +72,7 @@ pub(super) fn check_port_and_path(service: &Value, field: &str, errors: &mut Vec
     }
 }
 
-/// Validates the versions of reviews that a webhook accepts; `missing` is the detail of the error if there is none.
+/// Validates the review versions that a webhook accepts. `missing` is the detail of the error for an empty list.
 pub(super) fn check_review_versions(
     versions: &[Value],
     field: &str,

@@ -15,7 +15,7 @@ fn conditions(definition: &Value) -> &[Value] {
     definition["status"]["conditions"].as_array().map_or(&[], Vec::as_slice)
 }
 
-/// Sets a condition. Its time changes to `now` with its status only.
+/// Adds or replaces a condition. `lastTransitionTime` becomes `now` only if the status changes.
 pub(crate) fn set_condition(
     now: &str,
     definition: &mut Value,

@@ -34,7 +34,7 @@ pub(crate) fn is_table(storage: &StorageKey) -> bool {
 pub(crate) struct Definition;
 
 impl Strategy for Definition {
-    /// The first deletion of a definition only marks it.
+    /// The first DELETE only marks the definition, so it has no propagation policy. Later ones have one.
     fn propagates(&self, _served: &ServedKind, definition: &Value) -> bool {
         metadata::is_terminating(definition)
     }

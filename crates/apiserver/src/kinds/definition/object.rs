@@ -22,8 +22,10 @@ pub(crate) fn default(definition: &mut Value) {
     if !spec["conversion"].is_object() {
         spec["conversion"] = json!({"strategy": "None"});
     }
-    // Go's internal type has the parts of the webhook beside the strategy, so that a webhook without parts is none.
+    // Go's internal type has no webhook struct: both of its fields stand beside the strategy. A webhook without either field is lost in the
+    // conversion.
     drop_webhook(spec, Value::is_null);
+    // The field has `omitempty`, and false is its default.
     if spec["preserveUnknownFields"] == false
         && let Some(fields) = spec.as_object_mut()
     {
@@ -41,7 +43,7 @@ pub(crate) fn prepare_create(definition: &mut Value) {
     });
 }
 
-/// Adds the storage version to `storedVersions`; only `/status` can remove versions.
+/// Adds the storage version to `storedVersions`. Versions leave the list only through writes of `/status`.
 pub(crate) fn prepare_update(definition: &mut Value, subresource: &str) {
     default(definition);
     drop_empty_webhook(definition);
@@ -62,7 +64,8 @@ pub(crate) fn prepare_update(definition: &mut Value, subresource: &str) {
     }
 }
 
-/// Removes a conversion webhook with an empty list of versions and without a client: the storage drops the list. Its writer owns it.
+/// Removes a conversion webhook without a client and with an empty list of versions, which storage drops. This happens after decoding, so
+/// `managedFields` still records the list's writer.
 fn drop_empty_webhook(definition: &mut Value) {
     let is_used = definition["spec"]["conversion"]["strategy"] == "Webhook";
     if let Some(spec) = definition.get_mut("spec").filter(|_| !is_used) {
@@ -70,7 +73,7 @@ fn drop_empty_webhook(definition: &mut Value) {
     }
 }
 
-/// Removes a conversion webhook without a client whose versions are empty.
+/// Removes a conversion webhook that has no client and whose versions are empty according to `is_empty`.
 fn drop_webhook(spec: &mut Value, is_empty: impl Fn(&Value) -> bool) {
     let Some(conversion) = spec.get_mut("conversion").and_then(Value::as_object_mut) else { return };
     let is_without_parts = conversion.get("webhook").is_some_and(|webhook| {

@@ -26,7 +26,7 @@ pub(crate) fn create(definition: &Value) -> Vec<FieldError> {
     let spec = &definition["spec"];
     let name = metadata::text(definition, "name");
     let expected = format!("{}.{}", text(&spec["names"], "plural"), text(spec, "group"));
-    // As in kube-apiserver, the prefix is compared with the whole name too, so that no other prefix is valid.
+    // kube-apiserver runs the name check on `generateName` too, so the only valid prefix is the whole name.
     for (field, given) in [("generateName", metadata::text(definition, "generateName")), ("name", name)] {
         if !given.is_empty() && given != expected {
             let detail = "must be spec.names.plural+\".\"+spec.group";
@@ -82,7 +82,7 @@ pub(crate) fn update_status(new: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// Returns a warning for each new format that is not checked, and for each version with a pattern that is not checked.
+/// Returns a warning for each unrecognized format that the old definition lacks, and for each version with a pattern that is not checked.
 pub(crate) fn warnings(definition: &Value, old: Option<&Value>) -> Vec<String> {
     let before: BTreeSet<String> = old.map(formats).unwrap_or_default().into_iter().collect();
     let formats = formats(definition).into_iter().filter(|format| !before.contains(format));
@@ -101,7 +101,7 @@ fn formats(definition: &Value) -> Vec<String> {
     schemas.into_iter().flat_map(|schema| Schema::unrecognized_formats(&schema["openAPIV3Schema"])).collect()
 }
 
-/// Returns a warning for each version with a pattern that is not checked.
+/// Returns a warning for each version with a pattern that is too large for this server. kube-apiserver has no such warning.
 fn unchecked_patterns(definition: &Value) -> Vec<String> {
     let versions = list(&definition["spec"], "versions").iter().enumerate();
     versions
@@ -141,8 +141,8 @@ fn one_of(field: &str, value: &str, supported: &[&str]) -> Option<FieldError> {
     (!supported.contains(&value)).then(|| FieldError::not_supported(field, value, supported))
 }
 
-/// Validates `spec`. A schema that `old` has already is not checked again. `conversion` is the former conversion of an established
-/// definition.
+/// Validates `spec`. A schema that the old spec already contains is not checked again. `conversion` is the old conversion of an
+/// established definition.
 fn check_spec(spec: &Value, old: &Value, conversion: Option<&Value>, errors: &mut Vec<FieldError>) {
     let group = text(spec, "group");
     if group.is_empty() {
@@ -186,6 +186,7 @@ fn check_names(requested: &Value, place: &str, errors: &mut Vec<FieldError>) {
     for field in ["plural", "singular", "kind", "listKind"] {
         let name = text(requested, field);
         let is_kind = ["kind", "listKind"].contains(&field);
+        // Kinds are compared in lower case, so that only their letter case may deviate from a DNS label.
         let wrong = label_1035(&if is_kind { name.to_lowercase() } else { name.to_owned() });
         if name.is_empty() || wrong.is_empty() {
             continue;
@@ -231,7 +232,7 @@ fn check_stored_versions(definition: &Value, errors: &mut Vec<FieldError>) {
     let mut missing: BTreeMap<&str, usize> = numbered.map(|(index, version)| (version, index)).collect();
     for version in versions {
         let name = text(version, "name");
-        // The first of several versions with one name counts.
+        // `missing` loses a name at its first version, so a second storage version of the same name is reported.
         if missing.remove(name).is_none() && version["storage"] == true {
             let detail = format!("must have the storage version {name}");
             errors.push(FieldError::invalid(place, &shown.to_string(), &detail));

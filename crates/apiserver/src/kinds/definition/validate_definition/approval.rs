@@ -1,4 +1,4 @@
-//! Approval annotation of definitions in protected groups of the Kubernetes community.
+//! Approval annotation of definitions in API groups that the Kubernetes community protects.
 
 use kube_apimachinery::go::{Url, quote};
 use kube_apimachinery::status::FieldError;
@@ -20,7 +20,7 @@ enum Approval {
 /// Status, reason and message of a condition.
 pub(crate) type ApprovalCondition = (&'static str, &'static str, String);
 
-/// Returns the condition that says whether a definition of a protected group is approved; `None` for other groups.
+/// Returns the `KubernetesAPIApprovalPolicyConformant` condition of a definition in a protected group; `None` for other groups.
 pub(crate) fn approval_condition(definition: &Value) -> Option<ApprovalCondition> {
     if !is_protected(definition) {
         return None;
@@ -34,7 +34,7 @@ pub(crate) fn approval_condition(definition: &Value) -> Option<ApprovalCondition
     })
 }
 
-/// Validates the approval of a definition. An invalid approval may stay unchanged in an update.
+/// Validates the approval of a definition. An update may keep an invalid or a missing approval.
 pub(super) fn check(definition: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
     if !is_protected(definition) {
         return;
@@ -53,7 +53,7 @@ pub(super) fn check(definition: &Value, old: Option<&Value>, errors: &mut Vec<Fi
     }
 }
 
-/// Whether the community of Kubernetes protects the group of a definition.
+/// Whether the definition's group is below `k8s.io` or `kubernetes.io`. Groups below `x-k8s.io` are free.
 fn is_protected(definition: &Value) -> bool {
     let group = definition["spec"]["group"].as_str().unwrap_or_default();
     let protected = |domain: &str| group == domain || group.ends_with(&format!(".{domain}"));

@@ -8,8 +8,8 @@ use serde_json::Value;
 use super::{list, one_of, text};
 use crate::kinds::webhook_reference;
 
-/// Validates a conversion; `old` is the former one of an established definition. The CA bundle is only checked if there is an `old` with a
-/// valid bundle.
+/// Validates a conversion; `old` is the old conversion of an established definition. The CA bundle is checked only in an update of an
+/// established definition whose old bundle is valid: a bundle that has been invalid since the creation stays allowed.
 pub(super) fn check(conversion: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
     let strategy = text(conversion, "strategy");
     errors.extend(one_of("spec.conversion.strategy", strategy, &["None", "Webhook"]));
@@ -42,7 +42,7 @@ pub(super) fn check(conversion: &Value, old: Option<&Value>, errors: &mut Vec<Fi
     webhook_reference::check_review_versions(versions, reviews, "", errors);
 }
 
-/// Whether a CA bundle is empty, or contains a certificate in PEM. The certificate itself is not parsed.
+/// Whether a CA bundle is empty or contains a PEM block of a certificate. The certificate itself is not parsed.
 fn is_bundle(bundle: &Value) -> bool {
     let text = bundle.as_str().unwrap_or_default();
     let text = BASE64_STANDARD.decode(text).unwrap_or_default();
@@ -62,7 +62,7 @@ fn check_client(config: &Value, field: &str, errors: &mut Vec<FieldError>) {
 }
 
 fn check_service(service: &Value, field: &str, errors: &mut Vec<FieldError>) {
-    // kube-apiserver confuses the two fields in its messages.
+    // kube-apiserver swaps the two fields in its messages.
     for (name, shown) in [("namespace", "name"), ("name", "namespace")] {
         if text(service, name).is_empty() {
             errors.push(FieldError::required(format!("{field}.{shown}"), ""));

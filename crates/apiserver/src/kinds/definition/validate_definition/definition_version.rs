@@ -1,7 +1,7 @@
 //! Validation of `spec.versions`: names, schemas, subresources, columns, selectable fields.
 //!
-//! If all versions of a definition have the same schema, kube-apiserver stores it once, in a field of `spec` that the API no longer
-//! has. Errors then name that field: `spec.validation.openAPIV3Schema`.
+//! If all versions of a definition have the same schema, kube-apiserver's internal type holds it once, in a field of `spec` that v1 no
+//! longer has. Errors then name that field: `spec.validation.openAPIV3Schema`. The other fields of `SHARED` behave alike.
 
 mod selectable_fields;
 mod shown_versions;
@@ -22,16 +22,17 @@ use super::{label_1035, list, text};
 
 const COLUMN_TYPES: &str = "boolean,date,integer,number,string";
 const COLUMN_FORMATS: &str = "byte,date,date-time,double,float,int32,int64,password";
-/// Fields that a schema may have at its root if `status` is a subresource, with the names of Go.
+/// Fields that a schema may have at its root if `status` is a subresource. The error lists their Go names.
 const ROOT_FIELDS: &str = "Description Type Format Title Maximum ExclusiveMaximum Minimum ExclusiveMinimum MaxLength \
                            MinLength Pattern MaxItems MinItems UniqueItems MultipleOf Required Items Properties \
                            ExternalDocs Example XPreserveUnknownFields XValidations";
-/// Fields that kube-apiserver keeps in `spec` if they are equal in all versions. `check_shared` validates them then, otherwise `check_own`.
+/// Fields that kube-apiserver moves to `spec` if they are equal in all versions. `check_shared` validates them there, `check_own` in the
+/// versions.
 const SHARED: [&str; 4] = ["schema", "subresources", "additionalPrinterColumns", "selectableFields"];
-/// Maximum length of a deprecation warning in bytes, which the message calls characters.
+/// Maximum length of a deprecation warning in bytes. The message says "characters".
 const WARNING: usize = 256;
 
-/// Returns the value that a field has in all versions, and whether all versions have the same one, which may be absent.
+/// Returns the value that a field has in all versions, and whether the versions agree. They also agree if all lack the field.
 pub(super) fn shared<'a>(versions: &'a [Value], field: &str) -> (Option<&'a Value>, bool) {
     let Some(first) = versions.first() else {
         return (None, false);
@@ -51,7 +52,7 @@ fn same(a: &Value, b: &Value) -> bool {
 pub(super) fn check_all(spec: &Value, old: &Value, errors: &mut Vec<FieldError>) {
     let versions = list(spec, "versions");
     let schema = &|version: &Value| version["schema"]["openAPIV3Schema"].is_object();
-    // If a version of the old definition had no schema, schemas may still be missing.
+    // Definitions from before v1 may lack schemas. As long as a version of the old definition has none, the schema stays optional.
     let before = list(old, "versions");
     let complete = before.iter().all(schema);
     let without = versions.iter().enumerate().filter(|(_, version)| !schema(version));
@@ -110,7 +111,7 @@ fn own_fields(versions: &[Value]) -> BTreeSet<&'static str> {
     SHARED.into_iter().filter(|field| !shared(versions, field).1).collect()
 }
 
-/// Validates the fields of a version in which the versions differ.
+/// Validates the fields of a version that are not the same in all versions.
 fn check_own(
     version: &Value,
     own: &BTreeSet<&str>,
@@ -129,7 +130,7 @@ fn check_own(
         check_columns(version, place, errors);
     }
     if own.contains("selectableFields") {
-        // kube-apiserver keeps a schema that all versions share outside of the versions, so none is found here.
+        // kube-apiserver looks for the schema in the version only. A schema that all versions share is not there, so it counts as missing.
         let schema = Some(&version["schema"]["openAPIV3Schema"])
             .filter(|schema| own.contains("schema") && schema.is_object());
         let missing = "may only be set when `version.schema.openAPIV3Schema` is not included";
@@ -169,7 +170,7 @@ fn has_status(version: &Value) -> bool {
     !version["subresources"]["status"].is_null()
 }
 
-/// Whether a schema or one inside has a default.
+/// Whether a schema or a nested schema has a default.
 fn has_default(schema: &Value) -> bool {
     let Some(fields) = schema.as_object() else {
         return false;
@@ -194,7 +195,7 @@ fn check_schema(
     if !schema.is_object() {
         return;
     }
-    // An old schema has to follow this rule too, because the subresource may be new.
+    // This rule also applies to an unchanged schema, because the subresource may be new.
     match Schema::forbidden_with_status(schema).filter(|_| status) {
         Some(RootKeyword::Type) => {
             let detail = "only \"object\" is allowed as the type at the root of the schema if the status subresource is enabled";
@@ -208,6 +209,7 @@ fn check_schema(
         }
         None => {}
     }
+    // A schema that is already stored may break rules that are newer than it.
     if !before.iter().any(|version| version["schema"]["openAPIV3Schema"] == *schema) {
         let found = Schema::check_crd(schema, place);
         // Rules are only compiled for a valid schema.
@@ -222,7 +224,7 @@ fn check_deprecation(version: &Value, place: &str, errors: &mut Vec<FieldError>)
     let Some(warning) = version["deprecationWarning"].as_str() else {
         return;
     };
-    // Go shows a pointer to a text as JSON, and a text with its own escapes.
+    // The field is a pointer, and Go's messages show a pointer to a string as JSON. A plain string has the escapes of Go.
     let shown = json(&version["deprecationWarning"]);
     let mut invalid = |detail: &str| errors.push(FieldError::invalid(place, &shown, detail));
     if version["deprecated"] != true {
