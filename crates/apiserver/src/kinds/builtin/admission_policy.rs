@@ -1,4 +1,4 @@
-//! ValidatingAdmissionPolicies, MutatingAdmissionPolicies and their bindings. The admission plugins of these names evaluate them.
+//! ValidatingAdmissionPolicies, MutatingAdmissionPolicies and their bindings. The admission plugins of the same names evaluate them.
 
 mod policy_expressions;
 mod policy_rules;
@@ -39,7 +39,7 @@ impl BuiltinKind for AdmissionPolicy {
     }
 
     fn validate_subresource(&self, subresource: &str, _old: &Value, new: &Value) -> Vec<FieldError> {
-        // Policies that mutate have no status.
+        // Only validating policies have a status.
         if subresource == "status" { validate_status(&new["status"]) } else { Vec::new() }
     }
 
@@ -69,7 +69,7 @@ impl BuiltinKind for AdmissionPolicyBinding {
     }
 }
 
-/// Validates the status of a policy, except for the syntax of the paths in it.
+/// Validates the status of a policy. The syntax of `fieldRef` is not checked.
 fn validate_status(status: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     for (index, warning) in list(&status["typeChecking"], "expressionWarnings").iter().enumerate() {
@@ -82,7 +82,7 @@ fn validate_status(status: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// Returns the kind of the policies or bindings of a resource.
+/// Tells policies and bindings that mutate from those that validate, by the kind of their resource.
 fn kind_of(resource: &Resource) -> PolicyKind {
     if resource.kind.starts_with("Mutating") { PolicyKind::Mutating } else { PolicyKind::Validating }
 }
@@ -97,7 +97,7 @@ fn default_match_resources(criteria: &mut Value) {
     }
 }
 
-/// Returns the warning about a name that is reserved for configurations in files of kube-apiserver.
+/// Returns the warning about a name that kube-apiserver reserves for configurations in its manifest files.
 pub(super) fn static_name(object: &Value) -> Option<String> {
     text(&object["metadata"], "name").ends_with(".static.k8s.io").then(|| {
         "metadata.name: names ending with \".static.k8s.io\" are reserved for static manifest-based configurations and \
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
     use crate::kinds::builtin::test_helpers::check;
 
-    /// Returns a policy with these parts in its spec.
+    /// Returns a valid policy whose spec has these fields in addition.
     fn policy(parts: &Value) -> Value {
         let mut spec = json!({
             "failurePolicy": "Fail", "matchConstraints": {"resourceRules": [{

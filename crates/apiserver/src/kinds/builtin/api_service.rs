@@ -1,4 +1,4 @@
-//! APIServices.
+//! APIServices. One without a service is local: this server serves its group and version itself.
 
 use kube_apimachinery::go::quote;
 use kube_apimachinery::names::{self, NameRule};
@@ -85,6 +85,7 @@ fn validate(api: &Value) -> Vec<FieldError> {
     for (field, max) in [("groupPriorityMinimum", 20_000), ("versionPriority", 1000)] {
         let number = spec[field].as_i64().unwrap_or_default();
         if !(1..=max).contains(&number) {
+            // The text says "less than", but the maximum itself is valid.
             let why = format!("must be positive and less than {max}");
             errors.push(FieldError::invalid(format!("spec.{field}"), &number.to_string(), &why));
         }

@@ -1,4 +1,4 @@
-//! Rules of one builtin kind, and the steps that the writes of all builtin kinds share.
+//! The trait for the rules of one builtin kind, and the steps that writes of all builtin kinds share.
 
 use std::fmt;
 
@@ -11,24 +11,24 @@ use crate::kind::registry::ServedKind;
 use crate::kind::resource::Resource;
 use crate::kind::{Allocator, Strategy, WriteContext};
 
-/// Rules in which a builtin kind differs from a plain one. Each method does nothing by default.
+/// Rules in which a builtin kind differs from a plain one. The default methods add no rule.
 ///
-/// Every implementor is a [`Strategy`], which adds the steps that all builtin kinds share. A kind with other steps for deletions, such as
-/// the namespace, implements `Strategy` itself.
+/// A blanket implementation makes every implementor a [`Strategy`] and adds the shared steps. A kind with other steps for deletions, such
+/// as the namespace, implements `Strategy` itself.
 pub(super) trait BuiltinKind: fmt::Debug + Send + Sync {
-    /// Sets defaults in an object that has all fields of its Go type. Idempotent.
+    /// Sets defaults in an object that already has all fields of its Go type. Idempotent.
     fn default(&self, object: &mut Value) {
         let _ = object;
     }
 
-    /// Returns the error of the conversion of an object to Go's internal type, which reads some annotations.
+    /// Returns the error of the conversion to Go's internal type. Some conversions parse annotations and fail on invalid ones.
     fn conversion_error(&self, object: &Value) -> Option<String> {
         let _ = object;
         None
     }
 
-    /// Sets the defaults that a new object gets just before it is stored, after it was prepared and validated. kube-apiserver sets them
-    /// when it reads the stored object. Returns whether the object lacked any of them.
+    /// Sets the defaults that kube-apiserver first sets when it reads the stored object. A new object gets them just before it is stored,
+    /// after it was prepared and validated. Returns whether the object lacked any of them.
     fn default_stored(&self, object: &mut Value) -> bool {
         let _ = object;
         false
@@ -49,8 +49,7 @@ pub(super) trait BuiltinKind: fmt::Debug + Send + Sync {
         false
     }
 
-    /// Gives an object the addresses and ports that it needs, before it is prepared; `old` is its former state, `None` for a new
-    /// object.
+    /// Allocates the addresses and ports that an object needs, before the object is prepared. `old` is `None` for a new object.
     fn allocate(
         &self,
         allocator: &mut dyn Allocator,
@@ -61,7 +60,7 @@ pub(super) trait BuiltinKind: fmt::Debug + Send + Sync {
         Ok(())
     }
 
-    /// Sets the fields of a new object that only the server sets. If the kind has a status, it has been reset.
+    /// Sets the fields of a new object that only the server sets. The status has been reset before, unless the kind keeps it.
     fn prepare_create(&self, context: &WriteContext<'_>, object: &mut Value) {
         let _ = (context, object);
     }
@@ -82,7 +81,7 @@ pub(super) trait BuiltinKind: fmt::Debug + Send + Sync {
         let _ = (context, subresource, old, new);
     }
 
-    /// Returns the path of a pod's spec in objects of the kind.
+    /// Returns the path of the pod spec in objects of the kind.
     fn pod_spec(&self) -> Option<&'static str> {
         None
     }
@@ -93,7 +92,7 @@ pub(super) trait BuiltinKind: fmt::Debug + Send + Sync {
         Vec::new()
     }
 
-    /// Whether the metadata of a new object are validated only if the rest of it is valid.
+    /// Whether metadata of a new object are validated only if the rest of the object is valid.
     fn validates_metadata_last(&self, resource: &Resource) -> bool {
         let _ = resource;
         false
@@ -138,26 +137,26 @@ pub(super) trait BuiltinKind: fmt::Debug + Send + Sync {
         &[]
     }
 
-    /// Returns the fields that a write through this endpoint leaves as they are; `None` for the usual ones: `status`, and in writes of
-    /// `/status` the `spec`.
+    /// Returns the fields that a write through this endpoint leaves as they are. `None` stands for the usual ones: `status` for the object
+    /// itself, `spec` for `/status`.
     fn resets(&self, subresource: &str) -> Option<&'static [&'static str]> {
         let _ = subresource;
         None
     }
 
-    /// Returns the annotations that stand for fields of Go's internal type.
+    /// Returns the annotations that carry fields of Go's internal type which this version of the API lacks.
     fn version_annotations(&self, resource: &Resource) -> &'static [&'static str] {
         let _ = resource;
         &[]
     }
 
-    /// Returns the API version of the stored form if the cells of tables are computed from it.
+    /// Returns the API version of the stored form if table cells are computed from that form instead of the requested version.
     fn printed_version(&self, resource: &Resource) -> Option<&'static str> {
         let _ = resource;
         None
     }
 
-    /// Returns the number by which the rows of a list are sorted.
+    /// Returns the sort key of table rows; `None` keeps the order of the list.
     fn row_order(&self) -> Option<fn(&Value) -> i64> {
         None
     }
@@ -167,7 +166,8 @@ pub(super) trait BuiltinKind: fmt::Debug + Send + Sync {
         true
     }
 
-    /// Whether an empty list or map differs from an absent one in comparisons of two states: kube-apiserver uses `reflect.DeepEqual`.
+    /// Whether comparisons of two states distinguish an empty list or map from an absent one. kube-apiserver compares a few kinds with
+    /// `reflect.DeepEqual`, which does.
     fn compares_empty(&self) -> bool {
         false
     }
@@ -240,7 +240,7 @@ impl<K: BuiltinKind> Strategy for K {
             && !self.keeps_new_status()
             && let Some(fields) = object.as_object_mut()
         {
-            // Clients cannot set the status of a new object: it becomes that of Go's empty struct, with defaults.
+            // Clients cannot set the status of a new object. The status becomes that of Go's zero value, with defaults.
             fields.remove("status");
             conform(self, served, object);
         }
@@ -271,7 +271,7 @@ impl<K: BuiltinKind> Strategy for K {
             self.prepare_subresource(context, subresource, old, new);
         }
         // kube-apiserver stores builtin kinds as protobuf, which does not distinguish an empty list from an absent one. Empty lists are
-        // removed before the comparison with the stored state, so that such an update changes nothing.
+        // removed before the comparison with the stored state, so an update that only adds one changes nothing.
         forget_empty(served, new);
     }
 
@@ -309,7 +309,7 @@ impl<K: BuiltinKind> Strategy for K {
         subresource: &str,
     ) -> Vec<String> {
         match subresource {
-            // A new number of replicas is an update of the object itself.
+            // kube-apiserver handles a write of `/scale` as an update of the object itself.
             "" | "scale" => BuiltinKind::warnings(self, &served.resource, object, old),
             "status" => self.status_warnings(object),
             _ => Vec::new(),

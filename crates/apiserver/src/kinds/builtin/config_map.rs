@@ -24,7 +24,7 @@ impl BuiltinKind for ConfigMap {
     }
 }
 
-/// Validates keys and size of the data.
+/// Validates the keys of `data` and `binaryData`, and their total size.
 fn validate(map: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let mut size = 0;
@@ -41,7 +41,7 @@ fn validate(map: &Value) -> Vec<FieldError> {
         size += decoded_length(value);
     }
     if size > MAX_DATA {
-        // The error is about the object as a whole.
+        // Go reports the error at an empty path, which it prints as `[]`.
         errors.push(too_long("[]", MAX_DATA));
     }
     errors

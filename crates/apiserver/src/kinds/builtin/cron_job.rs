@@ -14,18 +14,18 @@ use super::shared::label_selector::invalid;
 use super::shared::{pod_spec, workload};
 use crate::kind::resource::Resource;
 
-/// Path of the pod's spec.
+/// Path of the pod spec.
 const POD_SPEC: &str = "spec.jobTemplate.spec.template.spec";
 /// Path of the spec of the Jobs.
 const JOB_SPEC: &str = "spec.jobTemplate.spec";
-/// Maximum length of a name, to which the controller appends 11 characters for the name of a Job.
+/// Maximum length of a name. The controller appends 11 characters to name a Job, and a Job's name has at most 63.
 const MAX_NAME: usize = 52;
 
 #[derive(Debug)]
 pub(super) struct CronJob;
 
 impl BuiltinKind for CronJob {
-    /// Sets defaults of a CronJob. Its Jobs get theirs when they are created.
+    /// Sets defaults of a CronJob and of its pod template. The Job template has no defaults: Jobs get theirs when they are created.
     fn default(&self, cron_job: &mut Value) {
         within(cron_job, "spec", |spec| {
             set(spec, "concurrencyPolicy", json!("Allow"));
@@ -43,7 +43,7 @@ impl BuiltinKind for CronJob {
         let mut errors: Vec<FieldError> = required(spec, "schedule", "spec").into_iter().collect();
         errors.extend(validate_schedule(spec, old.map(|old| &old["spec"])));
         errors.extend(not_negative(spec, "startingDeadlineSeconds", "spec"));
-        // An unknown time zone of an old server may stay.
+        // An unchanged time zone stays valid: an older server, with other time zone data, may have accepted it.
         let zone = spec["timeZone"].as_str();
         if let Some(zone) = zone.filter(|zone| old.is_none_or(|old| old["spec"]["timeZone"] != *zone)) {
             errors.extend(invalid("spec.timeZone", zone, &schedule::check_time_zone(zone)));
@@ -96,7 +96,7 @@ impl BuiltinKind for CronJob {
     }
 }
 
-/// Checks the syntax of a schedule.
+/// Checks the syntax of a schedule, and that it names no time zone.
 fn validate_schedule(spec: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let given = text(spec, "schedule");
     if given.is_empty() {
@@ -107,7 +107,7 @@ fn validate_schedule(spec: &Value, old: Option<&Value>) -> Vec<FieldError> {
     wrong.into_iter().chain(zone_in_schedule(spec, old)).collect()
 }
 
-/// Checks that a schedule names no time zone, unless it did before.
+/// Checks that a schedule names no time zone. An old schedule with one may stay as long as `timeZone` is absent.
 fn zone_in_schedule(spec: &Value, old: Option<&Value>) -> Option<FieldError> {
     let schedule = text(spec, "schedule");
     if !schedule.contains("TZ") {

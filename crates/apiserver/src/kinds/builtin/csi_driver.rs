@@ -12,8 +12,8 @@ use super::shared::immutable_fields::{IMMUTABLE, immutable};
 use crate::kind::WriteContext;
 use crate::kind::resource::Resource;
 
-/// Field of a feature that kube-apiserver has switched off by default.
-const OF_FEATURE: &str = "preventPodSchedulingIfMissing";
+/// Field behind a feature gate that is off by default.
+const GATED_FIELD: &str = "preventPodSchedulingIfMissing";
 
 #[derive(Debug)]
 pub(super) struct CSIDriver;
@@ -32,12 +32,12 @@ impl BuiltinKind for CSIDriver {
     }
 
     fn prepare_create(&self, _context: &WriteContext<'_>, driver: &mut Value) {
-        within(driver, "spec", |spec| put(spec, OF_FEATURE, Value::Null));
+        within(driver, "spec", |spec| put(spec, GATED_FIELD, Value::Null));
     }
 
     fn prepare_update(&self, _context: &WriteContext<'_>, old: &Value, driver: &mut Value) {
-        if old["spec"][OF_FEATURE].is_null() {
-            within(driver, "spec", |spec| put(spec, OF_FEATURE, Value::Null));
+        if old["spec"][GATED_FIELD].is_null() {
+            within(driver, "spec", |spec| put(spec, GATED_FIELD, Value::Null));
         }
     }
 
@@ -71,7 +71,7 @@ impl BuiltinKind for CSIDriver {
         if let Some(old) = old {
             let old = &old["spec"];
             if old["attachRequired"] != spec["attachRequired"] {
-                // The path has another spelling, as in kube-apiserver.
+                // kube-apiserver misspells the field in this path.
                 let shown = spec["attachRequired"].to_string();
                 errors.push(FieldError::invalid("spec.attachedRequired", &shown, IMMUTABLE));
             }
@@ -90,7 +90,7 @@ impl BuiltinKind for CSIDriver {
     }
 }
 
-/// Validates the tokens that a driver asks for: one for each audience.
+/// Validates the service account tokens that a driver requests: at most one per audience.
 fn token_requests(spec: &Value) -> Vec<FieldError> {
     let mut audiences = BTreeSet::new();
     let mut errors = Vec::new();

@@ -14,7 +14,7 @@ use super::shared::immutable_fields::IMMUTABLE;
 use super::shared::label_selector::invalid;
 use crate::kind::resource::Resource;
 
-/// Maximum length of the name of a node for a driver.
+/// Maximum length of `nodeID`, a driver's own name of the node.
 const MAX_NODE: usize = 256;
 
 #[derive(Debug)]
@@ -38,7 +38,7 @@ impl BuiltinKind for CSINode {
             if !drivers.insert(name) {
                 errors.push(duplicate(field, name));
             }
-            // The path of keys is that of their driver.
+            // kube-apiserver reports errors of topology keys at the path of their driver.
             let mut keys = BTreeSet::new();
             for key in list(driver, "topologyKeys") {
                 let key = key.as_str().unwrap_or_default();
@@ -56,7 +56,7 @@ impl BuiltinKind for CSINode {
     }
 }
 
-/// Returns an error for each driver that differs from an old one of its name, except in `allocatable`.
+/// Returns an error for each driver that differs from the old driver of the same name. `allocatable` may change.
 fn changed_drivers(old: &Value, new: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     for before in list(old, "drivers") {

@@ -20,7 +20,7 @@ impl BuiltinKind for CSIStorageCapacity {
     fn validate(&self, _resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
         let class = text(new, "storageClassName");
         let mut errors = invalid("storageClassName", class, &names::subdomain(class));
-        // As in kube-apiserver, `maximumVolumeSize` may be any amount.
+        // Like kube-apiserver, this does not check `maximumVolumeSize`.
         let capacity = new["capacity"].as_str().and_then(Quantity::read);
         if let Some(amount) = capacity.filter(|amount| *amount < Quantity::ZERO) {
             errors.push(invalid_text("capacity", &amount.to_string(), "must be greater than or equal to 0"));

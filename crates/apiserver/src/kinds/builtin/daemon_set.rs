@@ -13,7 +13,7 @@ use super::shared::{pod_spec, rolling_update, workload};
 use crate::kind::WriteContext;
 use crate::kind::resource::Resource;
 
-/// Annotation that counts changes of the template, which was a field in older versions.
+/// Annotation that counts changes of the template. Go's internal type and older API versions have a field for it.
 const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 
 #[derive(Debug)]
@@ -21,7 +21,7 @@ pub(super) struct DaemonSet;
 
 impl BuiltinKind for DaemonSet {
     fn default(&self, object: &mut Value) {
-        // kube-apiserver sets the counter during decoding, so the annotation belongs to the client's field manager.
+        // The conversion during decoding writes the annotation, so it belongs to the client's field manager.
         let generation = template_generation(object);
         set_template_generation(object, generation);
         within(object, "spec", |spec| {
@@ -29,7 +29,7 @@ impl BuiltinKind for DaemonSet {
             within(spec, "updateStrategy", |strategy| {
                 let limits = [("maxUnavailable", json!(1)), ("maxSurge", json!(0))];
                 workload::default_rolling_update(strategy, &limits);
-                // In Go's internal type an absent limit is 0. That also applies to other strategies than `RollingUpdate`.
+                // Go's internal type has no absent limits: they become 0, whatever the strategy is.
                 within(strategy, "rollingUpdate", |update| {
                     set_pointer(update, "maxUnavailable", json!(0));
                     set_pointer(update, "maxSurge", json!(0));
@@ -78,7 +78,7 @@ impl BuiltinKind for DaemonSet {
     }
 
     fn validate(&self, _resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
-        // Unlike those of other workloads, an update of the selector is refused first.
+        // For DaemonSets the error about a changed selector comes first, for other workloads last.
         let mut errors = workload::keep_selector(new, old);
         errors.extend(workload::validate_daemon_selector(&new["spec"]));
         errors.extend(pod_spec::validate(new, pod_spec::IN_WORKLOAD));
@@ -114,6 +114,7 @@ impl BuiltinKind for DaemonSet {
 
     fn warnings(&self, _resource: &Resource, object: &Value, old: Option<&Value>) -> Vec<String> {
         match old {
+            // An unchanged template was warned about when it was written.
             Some(old) if template_generation(old) == template_generation(object) => Vec::new(),
             _ => pod_spec::warnings(object, pod_spec::IN_WORKLOAD),
         }
@@ -144,7 +145,7 @@ fn validate_strategy(strategy: &Value) -> Vec<FieldError> {
         "OnDelete" => Vec::new(),
         "RollingUpdate" if rolling.is_null() => vec![FieldError::required(field, "")],
         "RollingUpdate" => rolling_update::of_daemon_set(rolling, &field),
-        // The message shows the value as a Go struct.
+        // The message shows the JSON of Go's internal struct.
         other => {
             let limits = if rolling.is_null() {
                 Value::Null.to_string()

@@ -6,11 +6,11 @@ use std::sync::LazyLock;
 
 use kube_apimachinery::data_file::{self, Table};
 
-/// Columns of tables by kind: `[[name, type, priority, description], …]`, without the column of the name. They come from recorded tables.
-/// Kinds without a recording, and some others, have their columns in code.
+/// Table columns by kind: `[[name, type, priority, description], …]`, without the column of the name. They come from recorded tables.
+/// Kinds without a recording, and some others, define their columns in code.
 static COLUMNS: LazyLock<Table> = LazyLock::new(|| Table::new(include_str!("../../../data/columns.txt")));
-/// Descriptions of ObjectMeta and the other schemas of metadata, by field; the empty name is the schema itself. kube-apiserver v1.36.3
-/// publishes them. Fields of kinds have no descriptions.
+/// Descriptions of ObjectMeta and the other schemas of metadata, by field, as kube-apiserver v1.36.3 publishes them. The empty name holds
+/// the description of the schema itself. Other fields have no descriptions.
 static DESCRIPTIONS: LazyLock<Table> =
     LazyLock::new(|| Table::new(include_str!("../../../data/descriptions.txt")));
 

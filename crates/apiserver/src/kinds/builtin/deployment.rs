@@ -76,7 +76,7 @@ impl BuiltinKind for Deployment {
     }
 }
 
-/// Validates the strategy: limits only for rolling updates, and not both zero.
+/// Validates the strategy. Only rolling updates have limits, and not both limits may be zero.
 fn validate_strategy(strategy: &Value) -> Vec<FieldError> {
     const PATH: &str = "spec.strategy";
     let rolling = &strategy["rollingUpdate"];
@@ -87,7 +87,7 @@ fn validate_strategy(strategy: &Value) -> Vec<FieldError> {
         )],
         "RollingUpdate" => rolling_update::of_deployment(rolling, &format!("{PATH}.rollingUpdate")),
         "Recreate" => Vec::new(),
-        // The message shows the value as a Go struct.
+        // The message shows the JSON of Go's internal struct, in which an absent limit is 0.
         other => {
             let limits = if rolling.is_null() {
                 Value::Null.to_string()
@@ -112,7 +112,7 @@ fn validate_strategy(strategy: &Value) -> Vec<FieldError> {
     }
 }
 
-/// Validates that the progress deadline exceeds the time until a pod counts as available.
+/// Checks that the progress deadline exceeds `minReadySeconds`: otherwise no rollout could finish in time.
 fn validate_deadline(spec: &Value) -> Option<FieldError> {
     let deadline = spec["progressDeadlineSeconds"].as_i64()?;
     let ready = spec["minReadySeconds"].as_i64().unwrap_or_default();

@@ -24,6 +24,7 @@ pub(super) struct EndpointSlice;
 impl BuiltinKind for EndpointSlice {
     fn default(&self, object: &mut Value) {
         for port in elements(object, "ports") {
+            // An absent name becomes the empty one: the port is then the only one of its slice, or a duplicate.
             if port["name"].is_null() {
                 port["name"] = json!("");
             }
@@ -36,7 +37,8 @@ impl BuiltinKind for EndpointSlice {
     }
 
     fn prepare_update(&self, _context: &WriteContext<'_>, old: &Value, new: &mut Value) {
-        // kube-apiserver compares the states for the generation before it drops the topology.
+        // kube-apiserver compares the states before it drops the topology, so a write of the topology alone raises the generation. The
+        // caller has already counted every other change.
         if drop_topology(new) && !differ(old, new) {
             metadata::raise_generation(new);
         }
@@ -48,7 +50,7 @@ impl BuiltinKind for EndpointSlice {
             None => Vec::new(),
         };
         errors.extend(validate_ports(new));
-        // Old servers accepted other endpoints.
+        // Unchanged endpoints are not checked again, because older servers accepted some that are invalid now.
         if old.is_none_or(|old| old["endpoints"] != new["endpoints"]) {
             errors.extend(validate_endpoints(new));
         }
@@ -148,7 +150,7 @@ fn validate_endpoints(slice: &Value) -> Vec<FieldError> {
                 // kube-apiserver's path lacks the index.
                 errors.push(invalid_text(&*field, given, &format!("must be an {family} address")));
             }
-            // Webhooks and services of tests listen on the loopback interface, which kube-apiserver refuses.
+            // Deviation: kube-apiserver refuses loopback addresses. Webhooks and services of tests listen on them.
             let is_loopback = given.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
             if !is_loopback {
                 errors.extend(reachable_address(given, &place));
@@ -165,7 +167,7 @@ fn validate_endpoints(slice: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// Validates the zones and nodes that should use an endpoint.
+/// Validates the hints about zones and nodes that should use an endpoint.
 fn validate_hints(hints: &Value, path: &str) -> Vec<FieldError> {
     const MAX: usize = 8;
     let checks =
@@ -189,13 +191,13 @@ fn validate_hints(hints: &Value, path: &str) -> Vec<FieldError> {
     errors
 }
 
-/// Removes the topology of v1beta1, which cannot be written in v1. Returns whether there was any.
+/// Removes `deprecatedTopology`, which v1 keeps only for slices that v1beta1 wrote. Returns whether there was any.
 fn drop_topology(object: &mut Value) -> bool {
     let endpoints = elements(object, "endpoints").filter_map(Value::as_object_mut);
     endpoints.filter_map(|endpoint| endpoint.remove("deprecatedTopology")).count() > 0
 }
 
-/// Whether the states differ in labels or contents, which the generation counts.
+/// Whether the states differ in labels or contents, which raises the generation.
 fn differ(old: &Value, new: &Value) -> bool {
     old["metadata"]["labels"] != new["metadata"]["labels"]
         || ["addressType", "endpoints", "ports"].iter().any(|field| old[*field] != new[*field])
