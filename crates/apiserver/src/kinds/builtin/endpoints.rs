@@ -11,7 +11,7 @@ use super::shared::fields::{elements, list, set, text};
 use super::shared::label_selector::invalid;
 use crate::kind::resource::Resource;
 
-/// Label with the name of the controller that writes the object.
+/// Label that names the controller that writes the object.
 const MANAGED_BY: &str = "endpoints.kubernetes.io/managed-by";
 
 #[derive(Debug)]
@@ -25,7 +25,7 @@ impl BuiltinKind for Endpoints {
     }
 
     fn validate(&self, _resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
-        // Old servers accepted other subsets.
+        // Unchanged subsets are not checked again, because older servers accepted some that are invalid now.
         if old.is_some_and(|old| old["subsets"] == new["subsets"]) {
             return Vec::new();
         }
@@ -34,7 +34,7 @@ impl BuiltinKind for Endpoints {
     }
 
     fn warnings(&self, _resource: &Resource, object: &Value, _old: Option<&Value>) -> Vec<String> {
-        // kube-apiserver trusts the addresses of this controller.
+        // kube-apiserver trusts the addresses of its own controller.
         if object["metadata"]["labels"][MANAGED_BY] == "endpoint-controller" {
             return Vec::new();
         }
@@ -78,7 +78,7 @@ fn validate_subset(subset: &Value, path: &str) -> Vec<FieldError> {
             if is_address {
                 errors.extend(reachable_address(ip, &place));
             } else {
-                // kube-apiserver checks the address twice.
+                // kube-apiserver parses the address again before it checks the range, and reports the failure again.
                 errors.push(invalid_text(place, ip, "must be a valid IP address"));
             }
         }
@@ -90,6 +90,7 @@ fn validate_subset(subset: &Value, path: &str) -> Vec<FieldError> {
         if !name.is_empty() {
             errors.extend(invalid(&format!("{path}.name"), name, &names::label(name)));
         } else if ports.len() > 1 {
+            // A single port may be anonymous; several ports are told apart by name.
             errors.push(FieldError::required(format!("{path}.name"), ""));
         }
         errors.extend(port_number(port["port"].as_i64().unwrap_or_default(), format!("{path}.port")));

@@ -1,4 +1,4 @@
-//! Events, which two groups serve with different field names. They are stored as Events of `v1`.
+//! Events. Two API groups serve them with different field names; they are stored as Events of `v1`.
 
 use kube_apimachinery::go::quote;
 use kube_apimachinery::go_struct::internal_text;
@@ -13,7 +13,7 @@ use crate::kind::resource::Resource;
 /// Group with the newer field names.
 const NEW_GROUP: &str = "events.k8s.io";
 
-/// Names in `v1` and in `events.k8s.io/v1` of the fields that differ.
+/// Fields with different names in the two versions: the name in `v1`, the name in `events.k8s.io/v1`.
 const RENAMED: [(&str, &str); 7] = [
     ("involvedObject", "regarding"),
     ("message", "note"),
@@ -96,7 +96,7 @@ fn rename<'a>(fields: &mut Map<String, Value>, names: impl Iterator<Item = (&'a 
     }
 }
 
-/// Validates an Event of any version. If it has an `eventTime`, as Events of the newer API have, more fields are required.
+/// Validates an Event of either version. An `eventTime` marks Events of the newer API, in which more fields are required.
 fn validate_any(resource: &Resource, event: &Value) -> Vec<FieldError> {
     let new_api = resource.group == NEW_GROUP;
     let regarding = if new_api { "regarding" } else { "involvedObject" };
@@ -105,10 +105,10 @@ fn validate_any(resource: &Resource, event: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let has_time = has_time(event);
     let fits = match (about, namespace) {
-        // Events about cluster-scoped objects are in the namespace "default", newer ones also in "kube-system".
+        // An Event about a cluster-scoped object is in the namespace "default"; one with an `eventTime` may also be in "kube-system".
         ("", "" | "default") => true,
         ("", namespace) => has_time && namespace == "kube-system",
-        // A newer Event about a namespaced object may be in any namespace.
+        // With an `eventTime`, an Event about a namespaced object may be in any namespace.
         (about, namespace) => has_time || about == namespace,
     };
     if !fits {
@@ -129,8 +129,8 @@ fn has_time(event: &Value) -> bool {
     event.get("eventTime").is_some_and(|time| !time.is_null())
 }
 
-/// Checks that an update of an Event of `events.k8s.io/v1` changes nothing but its series. Errors name the fields as in kube-apiserver's
-/// internal struct.
+/// Checks that an update of an Event of `events.k8s.io/v1` changes only metadata and series. Errors name the fields as kube-apiserver's
+/// internal type does, which mostly follows `v1`.
 fn validate_update(old: &Value, new: &Value) -> Vec<FieldError> {
     const OBJECT: &str = "core.ObjectReference";
     let mut errors = Vec::new();
@@ -145,7 +145,7 @@ fn validate_update(old: &Value, new: &Value) -> Vec<FieldError> {
         ("firstTimestamp", "deprecatedFirstTimestamp", "time"),
         ("lastTimestamp", "deprecatedLastTimestamp", "time"),
         ("count", "deprecatedCount", "int"),
-        // kube-apiserver checks the reason twice.
+        // kube-apiserver compares the reason twice, so a change is reported twice.
         ("reason", "reason", "string"),
         ("type", "type", "string"),
         ("eventTime", "eventTime", "time"),
@@ -175,7 +175,7 @@ fn validate_series(event: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// Validates a new Event of `events.k8s.io/v1`: its series, time and type, and the fields of the older version, which are unset.
+/// Validates a new Event of `events.k8s.io/v1`: series, time and type. Fields of the older version must be unset.
 fn of_new_version(event: &Value) -> Vec<FieldError> {
     let mut errors = validate_series(event);
     if !has_time(event) {
@@ -204,11 +204,11 @@ fn of_new_version(event: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// Validates the reporter, action and reason, which are required, and the length of the note.
+/// Validates the required reporter, action and reason, and the length of the note.
 fn described(event: &Value, reporter: &str, note: &str) -> Vec<FieldError> {
     let text = |field: &str| event.get(field).and_then(Value::as_str).unwrap_or_default();
     let mut errors = Vec::new();
-    // The length of the reporter is checked with its name.
+    // The reporter is a qualified name, which has a limit of its own.
     for (field, limit) in
         [(reporter, usize::MAX), ("reportingInstance", 128), ("action", 128), ("reason", 128), (note, 1024)]
     {
@@ -218,7 +218,7 @@ fn described(event: &Value, reporter: &str, note: &str) -> Vec<FieldError> {
         }
         if text.len() > limit {
             let why = format!("can have at most {limit} characters");
-            // Errors name the note as in `v1`.
+            // Errors use the note's name in `v1`.
             let field = if field == note { "message" } else { field };
             errors.push(FieldError::invalid(field, "\"\"", &why));
         } else if field == reporter {

@@ -14,11 +14,11 @@ use super::shared::label_selector::invalid;
 use crate::kind::WHOLE_METADATA;
 use crate::kind::resource::Resource;
 
-/// Maximum precedence of a schema, which is the last to match.
+/// Largest `matchingPrecedence`. Lower values match first, so a schema with this one matches last.
 const MAX_PRECEDENCE: i64 = 10_000;
 const VERBS: [&str; 9] =
     ["create", "delete", "deletecollection", "get", "list", "patch", "proxy", "update", "watch"];
-/// Kinds of subjects with the field of each.
+/// Kinds of subjects, and the field that belongs to each kind.
 const SUBJECTS: [(&str, &str); 3] =
     [("Group", "group"), ("ServiceAccount", "serviceAccount"), ("User", "user")];
 
@@ -66,7 +66,7 @@ impl BuiltinKind for FlowSchema {
     }
 }
 
-/// Returns the spec of a schema that cannot be changed.
+/// Returns the only valid spec of the two mandatory schemas; `None` for other names.
 fn fixed_spec(name: &str) -> Option<Value> {
     let groups: &[&str] = match name {
         "exempt" => &["system:masters"],
@@ -105,7 +105,7 @@ fn validate(name: &str, spec: &Value) -> Vec<FieldError> {
     }
     let method = &spec["distinguisherMethod"];
     if !method.is_null() && !METHODS.contains(&text(method, "type")) {
-        // The message shows the value as a Go struct.
+        // The message shows the JSON of Go's internal struct, not only the type.
         let shown = format!("{{\"Type\":{}}}", go::quote(text(method, "type")));
         errors.push(unsupported("spec.distinguisherMethod.type", &shown, &METHODS));
     }
@@ -120,7 +120,7 @@ fn validate(name: &str, spec: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// Error for a value that is not a text.
+/// Returns the error for an unsupported value that is not a string; `shown` is its JSON.
 fn unsupported(field: &str, shown: &str, supported: &[&str]) -> FieldError {
     let supported: Vec<String> = supported.iter().map(|value| go::quote(value)).collect();
     FieldError {
@@ -168,7 +168,7 @@ fn validate_subject(subject: &Value, path: &str) -> Vec<FieldError> {
     } else {
         required(named, "name", &field).into_iter().collect()
     };
-    // Errors about the other fields have this order.
+    // kube-apiserver checks the fields of the other kinds in this order. Each one that is set is an error.
     for other in ["serviceAccount", "user", "group"] {
         let others = SUBJECTS.iter().find(|(_, field)| *field == other && field != own);
         if let Some((kind, _)) = others.filter(|_| !subject[other].is_null()) {
@@ -195,12 +195,12 @@ fn validate_account(account: &Value, path: &str) -> Vec<FieldError> {
     errors
 }
 
-/// Whether a list has `*`.
+/// Whether a list contains `*`.
 fn has_star(values: &[Value]) -> bool {
     values.iter().any(|value| value == "*")
 }
 
-/// Checks that a list with `*` has nothing else.
+/// Checks that a list with `*` contains nothing else.
 fn star_alone(rule: &Value, name: &str, others: &str, path: &str) -> Option<FieldError> {
     let values = list(rule, name);
     let why = || format!("if '*' is present, must not specify other {others}");
@@ -266,9 +266,10 @@ fn validate_urls(rule: &Value, path: &str) -> Vec<FieldError> {
     errors
 }
 
-/// Returns the reason why a path of no resource is invalid.
+/// Returns the reason why a non-resource URL is invalid.
 fn wrong_url(url: &str) -> Option<&'static str> {
     let stars = url.matches('*').count();
+    // The first reason that applies is the only one reported.
     let reasons = [
         (url.is_empty(), "must not be empty"),
         (!url.starts_with('/'), "must start with slash"),
@@ -279,7 +280,7 @@ fn wrong_url(url: &str) -> Option<&'static str> {
     reasons.iter().find(|(applies, _)| *applies).map(|(_, why)| *why)
 }
 
-/// Checks that conditions in the status have different types.
+/// Checks that each condition of the status has a type, and that the types differ.
 pub(super) fn validate_conditions(status: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let mut seen = Vec::new();

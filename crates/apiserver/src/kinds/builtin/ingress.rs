@@ -15,13 +15,13 @@ use super::shared::fields::{list, text};
 use super::shared::label_selector::invalid;
 use crate::kind::resource::Resource;
 
-/// Annotation that was replaced by `spec.ingressClassName`.
+/// Annotation that `spec.ingressClassName` replaced.
 const CLASS: &str = "kubernetes.io/ingress.class";
 
 const NOT_AN_ADDRESS: &str = "must be a DNS name, not an IP address";
-/// Parts that a path may not contain.
+/// Sequences that a path may not contain.
 const SEQUENCES: [&str; 5] = ["//", "/./", "/../", "%2f", "%2F"];
-/// Ends that a path may not have.
+/// Suffixes that a path may not have.
 const ENDS: [&str; 2] = ["/..", "/."];
 
 #[derive(Debug)]
@@ -59,7 +59,8 @@ impl BuiltinKind for Ingress {
     }
 }
 
-/// Validates the spec; `old` is the former one. Some kinds of its errors are tolerated.
+/// Validates the spec; `old` is the spec before an update. Two kinds of errors are tolerated if the old spec has one of that kind: paths of
+/// rules with a wildcard host, and names of TLS secrets.
 fn validate(spec: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let (rules, backend) = (list(spec, "rules"), &spec["defaultBackend"]);
     let mut errors = Vec::new();
@@ -70,6 +71,7 @@ fn validate(spec: &Value, old: Option<&Value>) -> Vec<FieldError> {
     if !backend.is_null() {
         errors.extend(validate_backend(backend, "spec.defaultBackend"));
     }
+    // Older servers did not validate the paths of rules with a wildcard host.
     let is_wildcard = |rule: &Value| text(rule, "host").contains('*');
     let tolerates_rules = old.is_some_and(|old| {
         let mut wildcards = list(old, "rules").iter().filter(|rule| is_wildcard(rule));
@@ -179,6 +181,7 @@ fn validate_backend(backend: &Value, path: &str) -> Vec<FieldError> {
                 Some(error) => vec![error],
                 None => invalid(&format!("{place}.name"), name, &names::label(name)),
             };
+            // Go's type has 0 for an absent number.
             let port = &service["port"];
             let number = port["number"].as_i64().filter(|number| *number != 0);
             match (text(port, "name"), number) {
@@ -194,7 +197,7 @@ fn validate_backend(backend: &Value, path: &str) -> Vec<FieldError> {
     }
 }
 
-/// Validates the addresses at which the ingress is reached.
+/// Validates the load balancer's addresses in the status. Addresses of the old status are not checked again.
 fn validate_status(old: &Value, new: &Value) -> Vec<FieldError> {
     let known: Vec<&str> =
         list(&old["status"]["loadBalancer"], "ingress").iter().map(|point| text(point, "ip")).collect();

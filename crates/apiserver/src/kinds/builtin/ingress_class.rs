@@ -13,7 +13,7 @@ use super::shared::immutable_fields::IMMUTABLE;
 use super::shared::label_selector::invalid;
 use crate::kind::resource::Resource;
 
-/// Maximum length of the name of a controller, in bytes.
+/// Maximum length of a controller's name in bytes.
 const MAX_CONTROLLER: usize = 250;
 
 #[derive(Debug)]
@@ -43,7 +43,7 @@ impl BuiltinKind for IngressClass {
     }
 }
 
-/// Validates the reference to the object with the parameters of the class.
+/// Validates the reference to the object that holds the parameters of the class.
 fn validate_parameters(parameters: &Value, path: &str) -> Vec<FieldError> {
     const SCOPES: [&str; 2] = ["Cluster", "Namespace"];
     let mut errors = Vec::new();

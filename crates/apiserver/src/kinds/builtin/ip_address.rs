@@ -1,4 +1,4 @@
-//! IPAddresses. Their names are addresses.
+//! IPAddresses. An object's name is the address itself; the general name rule checks it.
 
 use kube_apimachinery::status::FieldError;
 use serde_json::Value;
@@ -26,7 +26,7 @@ impl BuiltinKind for IPAddress {
     }
 }
 
-/// Validates the reference to the object that uses the address. Services have an empty group.
+/// Validates the reference to the object that uses the address. The group is empty for Services, which are in the core group.
 fn validate_parent(parent: &Value) -> Vec<FieldError> {
     if parent.is_null() {
         return vec![FieldError::required(PARENT, "")];

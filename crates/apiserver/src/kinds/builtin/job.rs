@@ -45,7 +45,8 @@ impl BuiltinKind for Job {
         old: &Value,
         new: &mut Value,
     ) {
-        // Only the template of the stored spec counts. kube-apiserver derives missing labels from it when it reads the stored Job again.
+        // A subresource cannot change the spec. kube-apiserver reads the Job again after the write and derives missing labels from the
+        // template, so the stored template counts, not the one of the request.
         new["spec"] = old["spec"].clone();
         default_labels(new);
     }
@@ -54,7 +55,7 @@ impl BuiltinKind for Job {
         let mut errors = validate_generated_selector(new, old);
         errors.extend(validate_spec(new));
         errors.extend(host_names(new));
-        // kube-apiserver validates the spec of an update twice.
+        // kube-apiserver validates the spec of an update twice, and reports each error twice.
         if let Some(old) = old {
             errors.extend(validate_spec(new));
             errors.extend(validate_update(old, new));
@@ -83,7 +84,7 @@ impl BuiltinKind for Job {
     }
 }
 
-/// Gives a Job without labels those of its template. Returns whether it had none.
+/// Copies the labels of the template to a Job without labels. Returns whether it did.
 fn default_labels(job: &mut Value) -> bool {
     let labels = job["spec"]["template"]["metadata"]["labels"].clone();
     if labels.is_object()
@@ -99,7 +100,7 @@ fn default_labels(job: &mut Value) -> bool {
 fn default(job: &mut Value) {
     default_labels(job);
     within(job, "spec", |spec| {
-        // Before the default of `parallelism`, because the condition needs to know whether the client set it.
+        // This comes before the default of `parallelism`, because the condition depends on whether the client set it.
         if spec["completions"].is_null() && spec["parallelism"].is_null() {
             set(spec, "completions", json!(1));
         }
@@ -110,7 +111,7 @@ fn default(job: &mut Value) {
         set(spec, "completionMode", json!("NonIndexed"));
         set(spec, "suspend", json!(false));
         set(spec, "manualSelector", json!(false));
-        // A failure policy can judge only pods that have failed, not terminating ones.
+        // A failure policy judges only failed pods, so the replacement of a terminating pod has to wait until it failed.
         let replacement = if spec["podFailurePolicy"].is_null() { "TerminatingOrFailed" } else { "Failed" };
         set(spec, "podReplacementPolicy", json!(replacement));
         within(spec, "podFailurePolicy", |policy| {
@@ -131,7 +132,7 @@ fn select_own_pods(job: &mut Value) {
     }
     let text = |field: &str| job["metadata"][field].as_str().unwrap_or_default().to_owned();
     let (uid, name) = (text("uid"), text("name"));
-    // Labels that the client set stay: if they contradict the selector, validation refuses the Job.
+    // Labels from the client stay. If they contradict the generated selector, validation refuses the Job.
     let add_to = |metadata: &mut Value| {
         if metadata["labels"].is_null() {
             metadata["labels"] = json!({});
@@ -142,7 +143,7 @@ fn select_own_pods(job: &mut Value) {
             }
         }
     };
-    // A Job that got the labels of its template shares them, because both are one map in Go.
+    // In Go, labels copied from the template are the same map as the template's, so the Job gets the new labels too.
     let labels = &job["metadata"]["labels"];
     if labels.is_object() && *labels == job["spec"]["template"]["metadata"]["labels"] {
         within(job, "metadata", add_to);
@@ -158,7 +159,7 @@ fn select_own_pods(job: &mut Value) {
         if spec["selector"]["matchLabels"].is_null() {
             spec["selector"]["matchLabels"] = json!({});
         }
-        // The UID is sufficient to select only the pods of this Job.
+        // The UID alone selects exactly the pods of this Job.
         set(&mut spec["selector"]["matchLabels"], UID_LABELS[0], json!(uid));
     });
 }

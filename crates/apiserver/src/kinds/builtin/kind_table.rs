@@ -67,17 +67,18 @@ pub(super) struct KindAttributes {
     pub(super) rules: Rules,
     /// Subresources other than `status` and `scale`.
     pub(super) subresources: &'static [&'static str],
-    /// Group of the table that holds the objects, if it is not the kind's own group.
+    /// Group under which the objects are stored, if it is not the kind's own group.
     pub(super) storage_group: Option<&'static str>,
     pub(super) selectable: fn() -> Vec<SelectableField>,
-    /// Form of the selector that a scale shows.
+    /// Form of the selector in `/scale`.
     pub(super) scale_selector: SelectorForm,
-    /// Whether objects are stored in another version.
+    /// Whether this version differs from the stored version, so that objects are converted.
     pub(super) is_converted: bool,
     /// Rules of the kind.
     pub(super) strategy: &'static dyn Strategy,
 }
 
+/// Rules of most kinds. The constants below and the entries of the table name only the differences.
 const RULES: Rules = Rules {
     generation: Generation::Never,
     unconditional_update: true,
@@ -94,18 +95,19 @@ const RULES: Rules = Rules {
     field_refusal: FieldRefusal::Plain,
 };
 
-/// Kinds with a spec that controllers reconcile.
+/// Kinds with a generation that counts changes of the spec.
 const SPEC: Rules = Rules { generation: Generation::Spec, ..RULES };
-/// Kinds with updates that require a resource version.
+/// Kinds with updates that need a resource version.
 const CONDITIONAL: Rules = Rules { unconditional_update: false, ..RULES };
 /// Kinds with deletions that return the deleted object.
 const RETURNED: Rules = Rules { returns_deleted_object: true, ..RULES };
-/// Kinds with updates that create missing objects.
+/// Kinds with a PUT that creates a missing object.
 const PUT: Rules = Rules { create_on_update: true, ..RULES };
 /// Kinds with updates that check names only by the general rule, not by that of the kind.
 const NAMED_ONCE: Rules = Rules { revalidated: 0, ..RULES };
 /// Kinds with a spec and with updates that check names only by the general rule.
 const SPEC_NAMED_ONCE: Rules = Rules { revalidated: 0, ..SPEC };
+/// Both kinds of Events. kube-apiserver has no watch cache for them.
 const EVENT: Rules = Rules { revalidated: 0, cached: false, ..PUT };
 /// Kinds with a generation that counts changes outside of metadata and status.
 const CONTENTS: Rules = Rules { generation: Generation::OutsideMetadata, ..RULES };
@@ -140,7 +142,7 @@ pub(super) static KINDS: &[KindAttributes] = &[
     kind("v1", "endpoints", PUT, &Endpoints),
     KindAttributes {
         selectable: || event_fields("involvedObject", "reportingComponent"),
-        // This version leaves the metadata to the general rules.
+        // kube-apiserver's rules for this version do not validate metadata; only the general rules do.
         ..kind(
             "v1",
             "events",
@@ -286,7 +288,7 @@ pub(super) static KINDS: &[KindAttributes] = &[
     kind("networking.k8s.io/v1", "ipaddresses", Rules { name: NameRule::Address, ..RULES }, &IPAddress),
     kind("networking.k8s.io/v1", "networkpolicies", SPEC_NAMED_ONCE, &NetworkPolicy),
     kind("networking.k8s.io/v1", "servicecidrs", NAMED_ONCE, &ServiceCIDR),
-    // The rules of kube-apiserver for this kind leave the metadata to the general ones.
+    // kube-apiserver's rules for this kind do not validate metadata; only the general rules do.
     kind(
         "policy/v1",
         "poddisruptionbudgets",
@@ -417,7 +419,7 @@ pub(super) static KINDS: &[KindAttributes] = &[
     },
 ];
 
-/// Returns the action of a POST to a collection or to a subresource of its objects, if it does not store an object.
+/// Returns the action of a POST that does not store an object; `subresource` is empty for a POST to the collection.
 pub(super) fn action(plural: &str, subresource: &str) -> Option<PostAction> {
     match (plural, subresource) {
         ("bindings", "") | ("pods", "binding") => Some(PostAction::Bind),
@@ -440,7 +442,7 @@ fn field(label: &str) -> SelectableField {
     typed(label, "")
 }
 
-/// Returns a selectable field that has the value `absent` if it is missing.
+/// Returns a selectable field whose value is `absent` in objects that lack it.
 fn typed(label: &str, absent: &'static str) -> SelectableField {
     SelectableField { label: label.to_owned(), paths: vec![path(label)], absent }
 }
@@ -457,7 +459,7 @@ fn pod_fields() -> Vec<SelectableField> {
     ];
     let mut fields: Vec<SelectableField> = texts.into_iter().map(field).collect();
     fields.push(typed("spec.hostNetwork", "false"));
-    // `spec.host` was the name of `spec.nodeName` before v1.
+    // `spec.host` is the name that `spec.nodeName` had before v1.
     fields.push(SelectableField { paths: vec![path("spec.nodeName")], ..field("spec.host") });
     fields.push(SelectableField { paths: vec![path("status.podIP")], ..field("status.podIPs") });
     fields
@@ -471,6 +473,7 @@ fn event_fields(regarding: &str, reporter: &str) -> Vec<SelectableField> {
             .map(|name| field(&format!("{regarding}.{name}")))
             .collect();
     fields.extend([field("reason"), field("type"), field(reporter)]);
+    // Only `v1` has the label `source`. Its value is the reporter if the source has no component.
     if regarding == "involvedObject" {
         let paths = vec![path("source.component"), path(reporter)];
         fields.push(SelectableField { paths, ..field("source") });

@@ -8,19 +8,19 @@ use super::shared::field_checks::not_negative;
 use crate::kind::WriteContext;
 use crate::kind::resource::Resource;
 
-/// Fields of coordinated leader election, a feature that kube-apiserver has switched off by default.
-const OF_FEATURE: [&str; 2] = ["preferredHolder", "strategy"];
+/// Fields of coordinated leader election, whose feature gate is off by default.
+const GATED_FIELDS: [&str; 2] = ["preferredHolder", "strategy"];
 
 #[derive(Debug)]
 pub(super) struct Lease;
 
 impl BuiltinKind for Lease {
     fn prepare_create(&self, _context: &WriteContext<'_>, lease: &mut Value) {
-        drop_fields(&Value::Null, lease);
+        drop_gated_fields(&Value::Null, lease);
     }
 
     fn prepare_update(&self, _context: &WriteContext<'_>, old: &Value, lease: &mut Value) {
-        drop_fields(old, lease);
+        drop_gated_fields(old, lease);
     }
 
     fn validate(&self, _resource: &Resource, new: &Value, _old: Option<&Value>) -> Vec<FieldError> {
@@ -35,10 +35,10 @@ impl BuiltinKind for Lease {
     }
 }
 
-/// Drops the fields that the lease does not have already.
-fn drop_fields(old: &Value, lease: &mut Value) {
+/// Drops gated fields, unless the old lease has them.
+fn drop_gated_fields(old: &Value, lease: &mut Value) {
     if let Some(spec) = lease.get_mut("spec").and_then(Value::as_object_mut) {
-        spec.retain(|field, _| !OF_FEATURE.contains(&field.as_str()) || !old["spec"][field].is_null());
+        spec.retain(|field, _| !GATED_FIELDS.contains(&field.as_str()) || !old["spec"][field].is_null());
     }
 }
 
@@ -72,9 +72,9 @@ mod tests {
     fn fields_of_coordinated_leader_election_are_dropped() {
         let mut lease = json!({"spec": {"holderIdentity": "a", "preferredHolder": "b", "strategy": "c"}});
         let old = json!({"spec": {"strategy": "x"}});
-        drop_fields(&old, &mut lease);
+        drop_gated_fields(&old, &mut lease);
         assert_eq!(lease, json!({"spec": {"holderIdentity": "a", "strategy": "c"}}));
-        drop_fields(&Value::Null, &mut lease);
+        drop_gated_fields(&Value::Null, &mut lease);
         assert_eq!(lease, json!({"spec": {"holderIdentity": "a"}}));
     }
 }

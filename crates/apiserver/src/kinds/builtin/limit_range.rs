@@ -26,12 +26,13 @@ impl BuiltinKind for LimitRange {
         within(range, "spec", |spec| elements(spec, "limits").for_each(default_limit));
     }
 
-    /// Sets a missing name, as kube-apiserver does for no other kind: to a UUID. It is derived from the UID of the object, and differs from it.
+    /// Sets a missing name to a UUID, which kube-apiserver does for no other kind. Instead of drawing a second UUID, this derives one from
+    /// the object's UID that differs from it.
     fn prepare_create(&self, _context: &WriteContext<'_>, range: &mut Value) {
         if metadata::text(range, "name").is_empty() {
             let uid = metadata::text(range, "uid");
             let (start, node) = uid.rsplit_once('-').unwrap_or(("", uid));
-            // The last part of a UUID is random.
+            // The last part of a UUID is random, so reversing it gives another valid UUID.
             let name = format!("{start}-{}", node.chars().rev().collect::<String>());
             metadata::of(range).insert("name".to_owned(), name.into());
         }
@@ -42,7 +43,7 @@ impl BuiltinKind for LimitRange {
     }
 }
 
-/// Derives limits of containers: the default from the maximum, the default request from the default or the minimum.
+/// Derives limits of containers: the default from the maximum, the default request from the default, then from the minimum.
 fn default_limit(item: &mut Value) {
     amounts::round_fields(item, &["max", "min", "default", "defaultRequest", "maxLimitRequestRatio"]);
     if item["type"] != "Container" {
@@ -114,7 +115,7 @@ fn validate_limit(kind: &str, limit: &Value, path: &str) -> Vec<FieldError> {
                 let why = "may not be specified when `type` is 'Pod'";
                 errors.push(FieldError::forbidden(format!("{path}.{field}"), why));
             }
-            // The comparisons below leave them out.
+            // kube-apiserver does not compare forbidden amounts with the others.
             *amounts = Amounts::default();
         }
     } else {
@@ -147,6 +148,8 @@ struct Limits<'a> {
 }
 
 impl Limits<'_> {
+    /// Compares the limits pairwise. Each row names the field of the error, the amount that the error shows, and the lower and the higher
+    /// amount. The shown amount is that of kube-apiserver, even where it is not the field's own.
     fn contradictions(&self) -> Vec<FieldError> {
         let Self { min, max, default, request, .. } = *self;
         let rows = [

@@ -1,11 +1,11 @@
-//! Builtin kinds: the data files, and the rules that they do not contain.
+//! Builtin kinds: the data files, and the rules that the data files do not contain.
 //!
-//! Each kind has a file or folder of its own with an implementation of [`BuiltinKind`](builtin_kind::BuiltinKind), which `kind_table`
-//! names: defaults, fields set by the server, validation, immutable fields, warnings. A kind without a file has no such rules.
-//! `shared` holds rules of several kinds, such as those of a pod's spec. Namespaces and CustomResourceDefinitions are in
-//! [`kinds`](super), because their rules extend to deletion.
+//! Each kind has a file or folder of its own with an implementation of [`BuiltinKind`](builtin_kind::BuiltinKind): defaults, fields that
+//! the server sets, validation, immutable fields, warnings. `kind_table` assigns the implementations to kinds. A kind without a file has
+//! no such rules. `shared` holds rules of several kinds, such as those of pod specs. Namespaces and CustomResourceDefinitions are in
+//! [`kinds`](super), because they also have rules for deletion.
 
-// The machinery.
+// Shared by all kinds.
 mod builtin_kind;
 mod columns;
 pub(crate) mod data;

@@ -13,7 +13,7 @@ use super::shared::fields::{elements, list, set, set_pointer, text, within};
 use super::shared::label_selector::{self, invalid};
 use crate::kind::resource::Resource;
 
-/// Fields with rules, and the fields of these with the peers.
+/// Fields with rules, and the field of a rule that lists its peers.
 const DIRECTIONS: [(&str, &str); 2] = [("ingress", "from"), ("egress", "to")];
 
 #[derive(Debug)]
@@ -60,7 +60,7 @@ impl BuiltinKind for NetworkPolicy {
     }
 }
 
-/// Returns the ranges of addresses that a spec names.
+/// Returns all address ranges in a spec.
 fn ranges(spec: &Value) -> BTreeSet<&str> {
     let rules = DIRECTIONS
         .into_iter()
@@ -72,7 +72,7 @@ fn ranges(spec: &Value) -> BTreeSet<&str> {
         .collect()
 }
 
-/// Validates the spec; ranges of addresses that the policy has already are not validated again.
+/// Validates the spec. Address ranges in `known`, those of the old spec, are not validated again.
 fn validate(spec: &Value, known: &BTreeSet<&str>) -> Vec<FieldError> {
     const TYPES: [&str; 2] = ["Ingress", "Egress"];
     let mut errors = label_selector::validate(&spec["podSelector"], "spec.podSelector");
@@ -111,6 +111,7 @@ fn validate_port(port: &Value, path: &str) -> Vec<FieldError> {
     if let Some(number) = port["port"].as_i64() {
         errors.extend(port_number(number, own));
         if let Some(end) = end {
+            // kube-apiserver shows the port in this error, not the end.
             if end < number {
                 errors.push(refuse(number, "must be greater than or equal to `port`"));
             }
@@ -158,6 +159,7 @@ fn validate_block(block: &Value, known: &BTreeSet<&str>, path: &str) -> Vec<Fiel
         let (except, field) = (except.as_str().unwrap_or_default(), format!("{path}.except[{index}]"));
         errors.extend(check(except, &field));
         let Some((inner, inner_bits)) = read_range(except) else { continue };
+        // A shift by 128, for a prefix of length 0, is not defined; both sides then count as equal.
         let shift = 128_u32.saturating_sub(bits);
         let is_inside =
             inner.checked_shr(shift).unwrap_or_default() == start.checked_shr(shift).unwrap_or_default();
@@ -168,7 +170,8 @@ fn validate_block(block: &Value, known: &BTreeSet<&str>, path: &str) -> Vec<Fiel
     errors
 }
 
-/// Reads a range of addresses as 128 bits and the number of bits that its addresses have in common.
+/// Reads an address range as its first address in 128 bits and the length of its prefix. IPv4 addresses fill the upper 32 bits, so both
+/// families are compared alike.
 fn read_range(range: &str) -> Option<(u128, u32)> {
     let (start, bits) = range.split_once('/')?;
     let bits: u32 = bits.parse().ok()?;

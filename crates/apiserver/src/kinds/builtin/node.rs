@@ -1,4 +1,4 @@
-//! Nodes: `podCIDR` and `podCIDRs`, and fields that can be set only once.
+//! Nodes: the pair `podCIDR` and `podCIDRs`, taints, the status, and fields that can be set only once.
 
 use std::collections::BTreeSet;
 
@@ -32,7 +32,7 @@ impl BuiltinKind for Node {
         });
     }
 
-    /// `true`, because nodes report their status when they register.
+    /// True, because nodes report their status when they register.
     fn keeps_new_status(&self) -> bool {
         true
     }
@@ -42,7 +42,7 @@ impl BuiltinKind for Node {
         within(node, "status", |status| put(status, "config", Value::Null));
     }
 
-    /// Removes `configSource`, a removed feature, unless the node has it already.
+    /// Drops `configSource`, whose feature is removed, unless the old node has it.
     fn prepare_update(&self, _context: &WriteContext<'_>, old: &Value, new: &mut Value) {
         if old["spec"]["configSource"].is_null() {
             drop_config_source(new);
@@ -94,8 +94,8 @@ fn drop_config_source(node: &mut Value) {
     }
 }
 
-/// Makes `podCIDR` and `podCIDRs` agree. A `podCIDR` that differs from the first element replaces the list, because older clients do not
-/// write the list.
+/// Makes `podCIDR` and `podCIDRs` agree. A `podCIDR` that differs from the list's first element replaces the list, because older clients
+/// write only `podCIDR`.
 fn default_ranges(node: &mut Value) {
     let Some(spec) = node.get_mut("spec").filter(|spec| spec.is_object()) else {
         return;
@@ -109,7 +109,7 @@ fn default_ranges(node: &mut Value) {
     }
 }
 
-/// Validates a node. It has at most one CIDR per IP family.
+/// Validates a new node, or the new state of one.
 fn validate(node: &Value) -> Vec<FieldError> {
     let mut errors = avoided_pods(node);
     errors.extend(taints(node));
@@ -124,7 +124,7 @@ fn validate(node: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// Checks the CIDRs of a node: at most one of each IP family.
+/// Checks the pod CIDRs of a node: at most one per IP family.
 fn pod_ranges(node: &Value) -> Vec<FieldError> {
     let all: Vec<&str> = ranges(node).collect();
     let checked = all.iter().enumerate();
@@ -135,6 +135,8 @@ fn pod_ranges(node: &Value) -> Vec<FieldError> {
         let read: Vec<Option<AddressRange>> = all.iter().map(|range| AddressRange::read(range)).collect();
         let has = |ipv4: bool| read.iter().flatten().any(|range| range.is_ipv4() == ipv4);
         let unread = read.iter().position(Option::is_none);
+        // kube-apiserver's check for dual stack parses the ranges again. It reports a failure as an internal error, in addition to the error
+        // of the range.
         if let Some(index) = unread {
             let message = format!(
                 "Internal error: invalid PodCIDRs. failed to check with dual stack with error:invalid CIDR[{index}]: <nil> \
@@ -152,7 +154,7 @@ fn pod_ranges(node: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// Checks an annotation with pods that schedulers used to avoid: each entry names their controller.
+/// Checks the annotation that lists pods which older schedulers kept off the node. Each entry must name the controller of the pods.
 fn avoided_pods(node: &Value) -> Vec<FieldError> {
     const KEY: &str = "scheduler.alpha.kubernetes.io/preferAvoidPods";
     let annotation = node["metadata"]["annotations"][KEY].as_str().filter(|text| !text.is_empty());
@@ -175,7 +177,7 @@ fn avoided_pods(node: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// Reads the entries of an annotation with pods to avoid.
+/// Reads the entries of the annotation that [`avoided_pods`] checks.
 ///
 /// # Errors
 /// Text of Go's decoder for invalid JSON, or for an annotation, list or entry of another type.
@@ -205,7 +207,8 @@ fn avoided_entries(annotation: &str) -> Result<Vec<Value>, String> {
     }
 }
 
-/// Validates the new state of a node. kube-apiserver validates taints, amounts and features of an update twice, and reports both results.
+/// Validates changes of a node. An update is also validated like a new node, so errors about taints, amounts and features appear twice, as
+/// they do in kube-apiserver.
 ///
 /// `podCIDRs` and `providerID` can be set once, usually by a controller.
 fn validate_update(old: &Value, new: &Value) -> Vec<FieldError> {
@@ -257,7 +260,7 @@ fn amounts_of_status(status: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// Validates the features that a kubelet declares, such as `MyFeature/mySubFeature`: sorted, and each once.
+/// Validates the features that a kubelet declares, such as `MyFeature/mySubFeature`. They are sorted and unique.
 fn declared_features(status: &Value) -> Vec<FieldError> {
     const LONGEST: usize = 253;
     let is_segment = |segment: &str, index: usize| {
@@ -281,6 +284,7 @@ fn declared_features(status: &Value) -> Vec<FieldError> {
                  MyFeature/mySubFeature), and contain only alphanumeric characters and slashes",
             ));
         }
+        // Comparing neighbors finds both duplicates and a wrong order.
         match features.get(index + 1) {
             Some(next) if next == feature => errors.push(duplicate(field(index + 1), next)),
             Some(next) if next < feature => {
@@ -292,7 +296,8 @@ fn declared_features(status: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// Validates the taints, which are unique by key and effect.
+/// Validates the taints. Key and effect together are unique. kube-apiserver reports the errors below `metadata`, although taints belong to
+/// the spec.
 fn taints(node: &Value) -> Vec<FieldError> {
     const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
     let mut errors = Vec::new();
@@ -319,7 +324,7 @@ fn taints(node: &Value) -> Vec<FieldError> {
             });
         }
         if !seen.insert((effect, key)) {
-            // The message shows the value as a Go struct.
+            // The message shows the JSON of Go's internal struct.
             let shown = format!(
                 "{{\"Key\":{},\"Value\":{},\"Effect\":{},\"TimeAdded\":{}}}",
                 quote(key),

@@ -20,8 +20,8 @@ use crate::kind::resource::Resource;
 
 /// Finalizer that protects volumes in use.
 pub(crate) const VOLUME_PROTECTION: &str = "kubernetes.io/pv-protection";
-/// Fields of the spec other than the source of the volume.
-const OTHERS: [&str; 9] = [
+/// Fields of the spec that are not a volume source.
+const NON_SOURCES: [&str; 9] = [
     "accessModes",
     "capacity",
     "claimRef",
@@ -34,7 +34,7 @@ const OTHERS: [&str; 9] = [
 ];
 
 const ACCESS_MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
-/// Sources in the order of kube-apiserver.
+/// Volume sources in the order in which kube-apiserver checks them: only the first one is accepted.
 const SOURCES: [&str; 22] = [
     "hostPath",
     "gcePersistentDisk",
@@ -62,7 +62,7 @@ const SOURCES: [&str; 22] = [
 
 /// Annotation with mount options.
 const MOUNT_OPTIONS: &str = "volume.beta.kubernetes.io/mount-options";
-/// Reason for parts that an inline volume must not have.
+/// Detail of errors about fields that an inline volume must not have.
 const NOT_INLINE: &str = "may not be specified in the context of inline volumes";
 /// Deprecated annotations, with the fields that replace them.
 const DEPRECATED: [(&str, &str); 2] = [
@@ -72,7 +72,7 @@ const DEPRECATED: [(&str, &str); 2] = [
     ),
     (MOUNT_OPTIONS, "deprecated since v1.31; use \"mountOptions\" attribute instead"),
 ];
-/// Sources of volumes that were removed.
+/// Volume sources whose drivers were removed, with the text of the warning.
 const REMOVED: [(&str, &str); 6] = [
     ("cephfs", "deprecated in v1.28, non-functional in v1.31+"),
     ("photonPersistentDisk", "deprecated in v1.11, non-functional in v1.16+"),
@@ -115,7 +115,7 @@ impl BuiltinKind for PersistentVolume {
         let before = &old["status"];
         let is_unset = new["status"][TIME].is_null();
         if before["phase"] != new["status"]["phase"] {
-            // A client that changes the phase can also set the time.
+            // The client's own time stays, but only if it is new.
             if is_unset || before[TIME] == new["status"][TIME] {
                 new["status"][TIME] = json!(context.now_seconds());
             }
@@ -132,7 +132,7 @@ impl BuiltinKind for PersistentVolume {
         let mut errors = validated();
         errors.extend(mount_options(new));
         if let Some(old) = old {
-            // kube-apiserver validates the spec of an update twice.
+            // kube-apiserver validates the spec of an update twice, and reports each error twice.
             errors.extend(validated());
             errors.extend(validate_update(&old["spec"], &new["spec"]));
         }
@@ -157,7 +157,7 @@ impl BuiltinKind for PersistentVolume {
         }
         for (source, why) in REMOVED {
             if !spec[source].is_null() {
-                // The path has the name of Go's field.
+                // kube-apiserver's path spells this source as Go's field does.
                 let source = if source == "storageos" { "storageOS" } else { source };
                 warnings.push(format!("spec.{source}: {why}"));
             }
@@ -166,7 +166,7 @@ impl BuiltinKind for PersistentVolume {
     }
 }
 
-/// Use of the spec of a volume.
+/// Object that contains the spec of a volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum VolumeUse<'a> {
     /// In a PersistentVolume with this name.
@@ -214,6 +214,7 @@ pub(super) fn validate_spec(spec: &Value, path: &str, of: VolumeUse<'_>) -> Vec<
         }
     }
     errors.extend(validate_sources(spec, path, of));
+    // Like Go's `path.Clean`, this ignores empty and `.` parts.
     let is_root =
         |path: &str| path.starts_with('/') && path.split('/').all(|part| part.is_empty() || part == ".");
     if is_root(text(&spec["hostPath"], "path")) && policy == "Recycle" {
@@ -250,7 +251,7 @@ pub(super) fn validate_spec(spec: &Value, path: &str, of: VolumeUse<'_>) -> Vec<
     errors
 }
 
-/// Checks the parts that an inline volume must or must not have.
+/// Checks the fields that an inline volume must have or must not have.
 fn inline_only(spec: &Value, path: &str) -> Vec<FieldError> {
     let place = |field: &str| format!("{path}.{field}");
     let mut errors = Vec::new();
@@ -267,7 +268,7 @@ fn inline_only(spec: &Value, path: &str) -> Vec<FieldError> {
     errors
 }
 
-/// Validates that a volume has one source, and that source.
+/// Checks that a volume has exactly one source, and validates it.
 fn validate_sources(spec: &Value, path: &str, of: VolumeUse<'_>) -> Vec<FieldError> {
     let owner = VolumeOwner::PersistentVolume(match of {
         VolumeUse::Own(name) => name,
@@ -276,9 +277,9 @@ fn validate_sources(spec: &Value, path: &str, of: VolumeUse<'_>) -> Vec<FieldErr
     let mut errors = Vec::new();
     let mut has_source = false;
     for kind in SOURCES.iter().filter(|kind| !spec[**kind].is_null()) {
-        // kube-apiserver accepts this source beside another one.
+        // kube-apiserver forgot this check for `flexVolume`, so it is accepted beside another source.
         if has_source && *kind != "flexVolume" {
-            // kube-apiserver's path has another spelling.
+            // kube-apiserver spells this source differently in the path.
             let name = if *kind == "cephfs" { "cephFS" } else { *kind };
             let why = "may not specify more than 1 volume type";
             errors.push(FieldError::forbidden(format!("{path}.{name}"), why));
@@ -297,7 +298,7 @@ fn validate_sources(spec: &Value, path: &str, of: VolumeUse<'_>) -> Vec<FieldErr
     errors
 }
 
-/// Checks that the annotation with mount options belongs to a volume that can have them.
+/// Checks that only a volume whose source supports mount options has the annotation for them.
 fn mount_options(volume: &Value) -> Option<FieldError> {
     const SUPPORTED: [&str; 13] = [
         "gcePersistentDisk",
@@ -357,6 +358,7 @@ fn validate_capacity(capacity: &Value, path: &str) -> Vec<FieldError> {
             let number = amount.rounded_up().to_string();
             errors.push(FieldError::invalid(&*field, &number, "must be a valid resource quantity"));
         }
+        // A negative amount causes both errors, like in kube-apiserver.
         if amount <= Quantity::ZERO {
             errors.push(invalid_text(field, &amount.to_string(), "must be greater than zero"));
         }
@@ -364,20 +366,20 @@ fn validate_capacity(capacity: &Value, path: &str) -> Vec<FieldError> {
     errors
 }
 
-/// Checks that the source and the mode do not change.
+/// Checks that source, mode and affinity do not change, and that the attributes class is not removed.
 fn validate_update(old: &Value, new: &Value) -> Vec<FieldError> {
     const EXPAND_SECRET: &str = "controllerExpandSecretRef";
     const ATTRIBUTES: &str = "volumeAttributesClassName";
     let source = |spec: &Value| {
         let mut spec = spec.clone();
         if let Some(fields) = spec.as_object_mut() {
-            fields.retain(|name, _| !OTHERS.contains(&name.as_str()));
+            fields.retain(|name, _| !NON_SOURCES.contains(&name.as_str()));
         }
         spec
     };
     let mut errors = Vec::new();
     let (before, mut after) = (source(old), source(new));
-    // The secret for expansions can be added.
+    // An update may add the secret for expansions, but not change it.
     if before["csi"].is_object() && after["csi"].is_object() && before["csi"][EXPAND_SECRET].is_null() {
         put(&mut after["csi"], EXPAND_SECRET, Value::Null);
     }
@@ -400,7 +402,7 @@ fn validate_update(old: &Value, new: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// Whether two affinities of a volume are equal, apart from keys that were replaced by their successors.
+/// Whether two affinities of a volume are equal, apart from beta labels that the new one replaces with their successors.
 fn has_equal_terms(old: &Value, new: &Value) -> bool {
     const SUCCESSORS: [(&str, &str); 5] = [
         ("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone"),

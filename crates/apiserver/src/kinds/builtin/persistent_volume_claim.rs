@@ -18,7 +18,7 @@ use super::shared::{amounts, pod_spec};
 use crate::kind::WriteContext;
 use crate::kind::resource::Resource;
 
-/// Annotation that named the class before the field `storageClassName` did.
+/// Annotation that named the storage class before the field `storageClassName` existed.
 const CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 
 /// Finalizer that protects claims in use.
@@ -40,12 +40,13 @@ impl BuiltinKind for PersistentVolumeClaim {
     }
 
     fn prepare_create(&self, _context: &WriteContext<'_>, claim: &mut Value) {
-        // kube-apiserver resets the status here, and sets the phase when it reads the stored claim. Validating webhooks therefore see a
-        // claim without a phase.
+        // kube-apiserver resets the status here, and sets the phase only when it reads the stored claim. Validating webhooks therefore
+        // receive a claim without a phase.
         claim["status"] = json!({});
         prepare_sources(&Value::Null, claim);
     }
 
+    /// Always true: `prepare_create` has reset the status, so every new claim lacks the phase.
     fn default_stored(&self, claim: &mut Value) -> bool {
         within(claim, "status", |status| set(status, "phase", json!("Pending")));
         true
@@ -113,7 +114,7 @@ fn validate_status(status: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// Validates the name of a resource of a claim: storage, or one that is not Kubernetes' own.
+/// Validates the name of a resource of a claim: `storage`, or a name outside of Kubernetes' own domains.
 fn resource_name(name: &str, field: &str) -> Vec<FieldError> {
     let wrong = names::qualified(name);
     if !wrong.is_empty() {
@@ -126,20 +127,20 @@ fn resource_name(name: &str, field: &str) -> Vec<FieldError> {
     Vec::new()
 }
 
-/// Prepares the source of the contents: `dataSource` and its successor `dataSourceRef` are made equal. Sources that older servers did not
-/// know are dropped from `dataSource`, and sources in other namespaces, which need a disabled feature, from `dataSourceRef`.
+/// Makes `dataSource` and its successor `dataSourceRef` agree on the source of the contents. Before that, sources of kinds that older
+/// servers did not support are dropped from `dataSource`, and sources in other namespaces, whose feature gate is off, from `dataSourceRef`.
 fn prepare_sources(old: &Value, claim: &mut Value) {
     let Some(spec) = claim.get_mut("spec").filter(|spec| spec.is_object()) else { return };
     let is_elsewhere = |source: &Value| !text(source, "namespace").is_empty();
     if old["dataSourceRef"].is_null() && is_elsewhere(&spec["dataSourceRef"]) {
         put(spec, "dataSourceRef", Value::Null);
     }
-    // A claim that has a source keeps it, even if an older client omits `dataSourceRef` from an update.
+    // A claim whose old state has a source keeps its source, even if an older client omits `dataSourceRef` from the update.
     let is_known = match (text(&spec["dataSource"], "kind"), text(&spec["dataSource"], "apiGroup")) {
         ("PersistentVolumeClaim", "") | ("VolumeSnapshot", "snapshot.storage.k8s.io") => true,
         _ => !old["dataSource"].is_null() || !old["dataSourceRef"].is_null(),
     };
-    // A client that sets `dataSourceRef` does not expect that unknown sources are dropped.
+    // A client that sets `dataSourceRef` uses the newer rules, by which unsupported kinds are not dropped.
     if spec["dataSourceRef"].is_null() && !is_known {
         put(spec, "dataSource", Value::Null);
     }
@@ -153,7 +154,8 @@ fn prepare_sources(old: &Value, claim: &mut Value) {
     }
 }
 
-/// Validates the spec of a claim; `old` is its former state, or null. If that has a source with a group, the group is not validated any more.
+/// Validates the spec of a claim; `old` is the spec before an update, or null. If a source of the old spec has a group, groups are not
+/// validated again.
 pub(super) fn validate_spec(spec: &Value, old: &Value) -> Vec<FieldError> {
     const STORAGE: &str = "spec.resources[storage]";
     let mut errors = Vec::new();
@@ -179,6 +181,7 @@ pub(super) fn validate_spec(spec: &Value, old: &Value) -> Vec<FieldError> {
     let (source, reference) = (&spec["dataSource"], &spec["dataSourceRef"]);
     let is_same = |field: &str| source[field] == reference[field];
     if source.is_object() && reference.is_object() {
+        // kube-apiserver passes the path where the value belongs. A path has no exported fields, so the message shows `{}`.
         let refuse = |why: &str| FieldError::invalid("spec", "{}", why);
         if !text(reference, "namespace").is_empty() {
             errors.push(refuse("may not be specified when dataSourceRef.namespace is specified"));
@@ -198,7 +201,7 @@ fn class(spec: &Value, field: &str) -> Vec<FieldError> {
     }
 }
 
-/// Validates the object that the contents of a volume come from.
+/// Validates the reference to the object from which a volume gets its contents.
 fn data_source(source: &Value, path: &str, accepts_any_group: bool) -> Vec<FieldError> {
     let mut errors: Vec<FieldError> =
         ["name", "kind"].iter().filter_map(|field| required(source, field, path)).collect();
@@ -218,8 +221,8 @@ fn data_source(source: &Value, path: &str, accepts_any_group: bool) -> Vec<Field
     errors
 }
 
-/// Checks changes of the class and the spec. A class may move from the annotation into the field, or be set once. Once the claim is bound,
-/// only the storage request and the attributes class may change.
+/// Checks changes of the class and the spec. The class may move from the annotation to the field, or be set once. Of a bound claim, only
+/// the storage request and the attributes class may change, and of an unbound claim only the volume name.
 fn validate_update(old: &Value, new: &Value) -> Vec<FieldError> {
     let (mut before, mut after) = (old["spec"].clone(), new["spec"].clone());
     let mut errors = Vec::new();
@@ -235,13 +238,13 @@ fn validate_update(old: &Value, new: &Value) -> Vec<FieldError> {
     if class.is_some() && (annotation.is_none() || class == annotation.as_deref()) {
         put(&mut after, "storageClassName", Value::Null);
     }
-    // A claim is bound by setting its volume name.
+    // Setting the volume name binds the claim.
     if text(&before, "volumeName").is_empty() {
         put(&mut before, "volumeName", after["volumeName"].clone());
     }
     if old["status"]["phase"] == "Bound" {
         put(&mut after, "volumeAttributesClassName", before["volumeAttributesClassName"].clone());
-        // As in Go, the new request counts as the old one, which is zero if there is none.
+        // As in Go, the comparison replaces the new request with the old one. Without an old request, Go's map yields zero.
         if let Some(requests) =
             after.pointer_mut("/resources/requests").filter(|requests| requests.is_object())
         {
@@ -251,7 +254,7 @@ fn validate_update(old: &Value, new: &Value) -> Vec<FieldError> {
             };
         }
     }
-    // A null counts as an absent field.
+    // Null and an absent field are equal for Go: `put` removes the field if the value is null.
     for spec in [&mut before, &mut after] {
         for field in ["volumeName", "volumeAttributesClassName", "storageClassName"] {
             let value = spec[field].take();
@@ -271,7 +274,7 @@ fn validate_update(old: &Value, new: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// Checks that a claim requests more than its volume has, if it requests less than before.
+/// Checks that a reduced request still exceeds the volume's capacity. This allows a client to take back an expansion that failed.
 fn smaller_request(old: &Value, new: &Value) -> Option<FieldError> {
     let amount =
         |amounts: &Value| amounts["storage"].as_str().and_then(Quantity::read).unwrap_or(Quantity::ZERO);
@@ -283,7 +286,7 @@ fn smaller_request(old: &Value, new: &Value) -> Option<FieldError> {
     })
 }
 
-/// Checks that the attributes class of a claim is not removed while its volume has one.
+/// Checks that the attributes class of a claim is not removed while the volume has one.
 fn removed_class(old: &Value, new: &Value) -> Option<FieldError> {
     const FIELD: &str = "volumeAttributesClassName";
     let class = &new["spec"][FIELD];

@@ -23,6 +23,7 @@ impl BuiltinKind for PodDisruptionBudget {
         let spec = &new["spec"];
         let mut errors = Vec::new();
         if LIMITS.iter().all(|limit| !spec[*limit].is_null()) {
+            // The message shows the JSON of Go's internal struct, whose fields have this order.
             let shown = format!(
                 "{{\"MinAvailable\":{},\"Selector\":{},\"MaxUnavailable\":{},\"UnhealthyPodEvictionPolicy\":{}}}",
                 spec["minAvailable"],

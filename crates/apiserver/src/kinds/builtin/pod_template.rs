@@ -1,4 +1,4 @@
-//! PodTemplates, which store a template for other programs.
+//! PodTemplates. The control plane does not use them; they store a template for other programs.
 
 use kube_apimachinery::status::FieldError;
 use serde_json::Value;
@@ -8,7 +8,7 @@ use super::shared::fields::within;
 use super::shared::{pod_spec, workload};
 use crate::kind::resource::Resource;
 
-/// Path of the pod's spec.
+/// Path of the pod spec.
 const POD_SPEC: &str = "template.spec";
 
 #[derive(Debug)]
@@ -29,6 +29,7 @@ impl BuiltinKind for PodTemplate {
 
     fn warnings(&self, _resource: &Resource, object: &Value, old: Option<&Value>) -> Vec<String> {
         match old {
+            // An unchanged template was warned about when it was written.
             Some(old) if workload::generation(old) == workload::generation(object) => Vec::new(),
             _ => pod_spec::warnings(object, POD_SPEC),
         }

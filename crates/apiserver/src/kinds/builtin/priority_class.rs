@@ -32,7 +32,7 @@ impl BuiltinKind for PriorityClass {
         }
     }
 
-    /// Returns the 403 for classes of the system.
+    /// Refuses to delete a system class.
     fn admit_delete_by_name(&self, name: &str) -> Result<(), ApiError> {
         if CLASSES.iter().any(|(class, _)| *class == name) {
             let why = "this is a system priority class and cannot be deleted";
@@ -57,6 +57,7 @@ fn validate_new(class: &Value) -> Vec<FieldError> {
         let known = CLASSES.iter().find(|(known, _)| *known == name);
         let error = match known {
             None => Some(format!("{name} is not a known system priority class")),
+            // A client may create a system class, but only with exactly the values of the system.
             Some((_, known)) if *known != value => {
                 Some(format!("value of {name} PriorityClass must be {known}"))
             }

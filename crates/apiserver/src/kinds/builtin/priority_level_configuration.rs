@@ -60,7 +60,7 @@ fn default_limited(limited: &mut Value) {
     });
 }
 
-/// Checks the levels with a fixed spec, except for the shares of the level `exempt`.
+/// Checks that the two mandatory levels have their fixed spec. The field `exempt` of the level `exempt` may differ.
 fn validate_fixed(name: &str, spec: &Value) -> Option<FieldError> {
     let (fixed, exception) = match name {
         "exempt" => (json!({"type": "Exempt"}), " except the 'spec.exempt' field"),
@@ -120,7 +120,7 @@ fn validate(name: &str, spec: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// Returns the error for a number that the condition refuses.
+/// Returns an error if the number in `field` is not valid. Absent numbers are.
 fn check(
     object: &Value,
     field: &str,
@@ -151,7 +151,7 @@ fn validate_limited(limited: &Value, path: &str) -> Vec<FieldError> {
     errors
 }
 
-/// Validates what happens to requests beyond the limit. The messages name the type `Limited` instead of `Queue`, as in kube-apiserver.
+/// Validates the handling of requests beyond the limit. kube-apiserver's messages say `Limited` where they mean the type `Queue`.
 fn validate_response(response: &Value, path: &str) -> Vec<FieldError> {
     let queuing = &response["queuing"];
     let field = format!("{path}.queuing");
@@ -171,7 +171,7 @@ fn validate_response(response: &Value, path: &str) -> Vec<FieldError> {
     }
 }
 
-/// Validates the queues, among which a hash of 60 bits deals the requests of a flow.
+/// Validates the queues. Shuffle sharding deals each flow a hand of queues from a hash, of which it may use 60 bits.
 fn validate_queuing(queuing: &Value, path: &str) -> Vec<FieldError> {
     const MAX_QUEUES: i64 = 10_000_000;
     const MAX_BITS: f64 = 60.0;
@@ -202,7 +202,7 @@ fn validate_queuing(queuing: &Value, path: &str) -> Vec<FieldError> {
     errors
 }
 
-/// Estimates the bits of a hash that deals a hand of queues.
+/// Estimates the number of hash bits that dealing a hand of queues needs.
 #[expect(clippy::cast_precision_loss, reason = "the estimate is a float, as in kube-apiserver")]
 fn needed_bits(queues: i64, hand: i64) -> f64 {
     ((queues as f64).log2() * hand as f64).ceil()

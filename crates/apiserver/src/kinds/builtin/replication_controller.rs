@@ -13,7 +13,7 @@ use crate::kind::resource::Resource;
 pub(super) struct ReplicationController;
 
 impl BuiltinKind for ReplicationController {
-    /// Sets defaults, among them a missing selector and missing labels to the labels of the template.
+    /// Sets defaults. The labels of the template become the selector and the labels of the controller, if these are absent.
     fn default(&self, object: &mut Value) {
         let labels = object["spec"]["template"]["metadata"]["labels"].clone();
         if labels.is_object() {
@@ -60,7 +60,7 @@ impl BuiltinKind for ReplicationController {
 
     fn warnings(&self, _resource: &Resource, object: &Value, old: Option<&Value>) -> Vec<String> {
         match old {
-            // kube-apiserver looks at the template before the update.
+            // kube-apiserver passes the old template here: the warnings are about the state before the update.
             Some(old) if workload::generation(old) != workload::generation(object) => {
                 pod_spec::warnings(old, pod_spec::IN_WORKLOAD)
             }

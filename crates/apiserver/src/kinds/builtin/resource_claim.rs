@@ -15,10 +15,10 @@ use super::shared::immutable_fields::immutable_struct;
 use crate::kind::resource::Resource;
 use crate::kind::{STATUS_METADATA, WriteContext};
 
-/// Label of namespaces in which claims may have access to devices for administration.
+/// Label of namespaces in which claims may request administrative access to devices.
 pub(crate) const ADMIN_ACCESS: &str = "resource.kubernetes.io/admin-access";
 
-/// Returns the field by which a claim or template asks for the access of an administrator, as messages name it.
+/// Returns the path of the first field in which a claim or a template requests administrative access, as messages show it.
 pub(crate) fn admin_access(resource: &Resource, object: &Value) -> Option<String> {
     let spec = match (resource.group.as_str(), resource.kind.as_str()) {
         ("resource.k8s.io", "ResourceClaim") => &object["spec"],
@@ -27,6 +27,7 @@ pub(crate) fn admin_access(resource: &Resource, object: &Value) -> Option<String
     };
     let asks = |request: &Value| request["exactly"]["adminAccess"] == true;
     let index = list(&spec["devices"], "requests").iter().position(asks)?;
+    // kube-apiserver shows this path for templates too, and leaves out `exactly`.
     Some(format!("spec.devices.requests[{index}].adminAccess"))
 }
 
@@ -45,7 +46,7 @@ impl BuiltinKind for ResourceClaim {
         let spec = &new["spec"];
         match old {
             None => device_rules::validate_devices(&spec["devices"], "spec.devices"),
-            // An update can only change the metadata.
+            // An update can change only the metadata. The unchanged spec is not validated again.
             Some(old) => {
                 let changed = immutable_struct("spec", "resource.ResourceClaimSpec", &old["spec"], spec);
                 changed.into_iter().collect()
@@ -123,7 +124,7 @@ impl BuiltinKind for ResourceSlice {
     }
 }
 
-/// Sets defaults in the spec of a claim: one device for each request, and the operator of tolerations.
+/// Sets defaults in the spec of a claim: one device per request, and the operator of tolerations.
 fn default_spec(spec: &mut Value) {
     within(spec, "devices", |devices| {
         for request in elements(devices, "requests") {
@@ -136,7 +137,7 @@ fn default_spec(spec: &mut Value) {
 fn default_request(request: &mut Value) {
     const EXACT: &str = "ExactCount";
     set(request, "allocationMode", json!(EXACT));
-    // The number is no pointer in Go, so zero means absent.
+    // Go's field is not a pointer, so zero means absent.
     if request["allocationMode"] == EXACT && request["count"].as_i64().unwrap_or(0) == 0 {
         request["count"] = json!(1);
     }
@@ -149,7 +150,7 @@ fn default_tolerations(object: &mut Value) {
     }
 }
 
-/// Sets the time of taints that have none. kube-apiserver sets it as a default, to the current time.
+/// Sets the time of taints without one to the current time. kube-apiserver does this in its defaults; here, defaults do not read the clock.
 fn date_taints(slice: &mut Value, context: &WriteContext<'_>) {
     within(slice, "spec", |spec| {
         for device in elements(spec, "devices") {
@@ -160,7 +161,7 @@ fn date_taints(slice: &mut Value, context: &WriteContext<'_>) {
     });
 }
 
-/// Drops mappings to resources of nodes, a feature that kube-apiserver has switched off by default, unless the slice has some already.
+/// Drops mappings to node resources, whose feature gate is off by default, unless the old slice has any.
 fn drop_mappings(old: Option<&Value>, slice: &mut Value) {
     const FIELD: &str = "nodeAllocatableResourceMappings";
     let devices = old.map(|old| list(&old["spec"], "devices")).unwrap_or_default();

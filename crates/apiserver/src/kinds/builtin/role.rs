@@ -24,6 +24,7 @@ fn validate(resource: &Resource, role: &Value) -> Vec<FieldError> {
         .enumerate()
         .flat_map(|(index, rule)| validate_rule(resource, rule, &format!("rules[{index}]")))
         .collect();
+    // Only ClusterRoles have the field.
     if role["aggregationRule"].is_object() {
         let field = "aggregationRule.clusterRoleSelectors";
         let selectors = list(&role["aggregationRule"], "clusterRoleSelectors");
@@ -37,6 +38,7 @@ fn validate(resource: &Resource, role: &Value) -> Vec<FieldError> {
             let is_unusable = !wrong.is_empty();
             errors.extend(wrong);
             if is_unusable {
+                // kube-apiserver also parses the selector, and shows the nil result.
                 errors.push(FieldError::invalid(field, "null", "invalid label selector."));
             }
         }
@@ -61,7 +63,7 @@ fn validate_rule(resource: &Resource, rule: &Value, field: &str) -> Vec<FieldErr
         if !["apiGroups", "resources", "resourceNames"].into_iter().all(is_empty) {
             errors.push(invalid("rules cannot apply to both regular resources and non-resource URLs"));
         }
-        // A rule about paths needs neither groups nor resources.
+        // A rule about URLs needs neither API groups nor resources.
         return errors;
     }
     if is_empty("apiGroups") {

@@ -49,9 +49,9 @@ fn validate(resource: &Resource, binding: &Value, old: Option<&Value>) -> Vec<Fi
     for (index, subject) in list(binding, "subjects").iter().enumerate() {
         errors.extend(validate_subject(resource, subject, &format!("subjects[{index}]")));
     }
-    // A binding never changes its role.
+    // The role is immutable: whoever may change the subjects must not be able to grant them another role.
     if old.is_some_and(|old| old["roleRef"] != *role) {
-        // The message shows the value as a Go struct.
+        // The message shows the JSON of Go's internal struct.
         let shown =
             format!("{{\"APIGroup\":{},\"Kind\":{},\"Name\":{}}}", quote(group), quote(kind), quote(name));
         errors.push(FieldError::invalid("roleRef", &shown, "cannot change roleRef"));

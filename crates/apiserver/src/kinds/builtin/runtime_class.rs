@@ -40,7 +40,7 @@ impl BuiltinKind for RuntimeClass {
     }
 }
 
-/// Checks that no toleration occurs twice. Their seconds do not count.
+/// Checks that no toleration occurs twice. The comparison ignores `tolerationSeconds`.
 fn repeated_tolerations(tolerations: &[Value]) -> Vec<FieldError> {
     const KEY: [&str; 4] = ["key", "operator", "value", "effect"];
     let key = |toleration: &Value| KEY.map(|field| text(toleration, field).to_owned());
@@ -48,7 +48,7 @@ fn repeated_tolerations(tolerations: &[Value]) -> Vec<FieldError> {
     let mut errors = Vec::new();
     for (index, toleration) in tolerations.iter().enumerate() {
         if !seen.insert(key(toleration)) {
-            // The message shows the value as a Go struct.
+            // The message shows the JSON of Go's internal struct.
             let [key, operator, value, effect] = key(toleration).map(|text| quote(&text));
             errors.push(FieldError {
                 reason: "FieldValueDuplicate",

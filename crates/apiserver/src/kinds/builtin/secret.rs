@@ -18,7 +18,7 @@ use crate::kind::resource::Resource;
 pub(super) struct Secret;
 
 impl BuiltinKind for Secret {
-    /// Moves `stringData`, which is write-only, into `data`.
+    /// Moves the write-only `stringData` into `data`, where it replaces values of the same keys.
     fn default(&self, object: &mut Value) {
         set(object, "type", json!("Opaque"));
         let Some(fields) = object.as_object_mut() else {
@@ -61,7 +61,7 @@ impl BuiltinKind for Secret {
     }
 }
 
-/// Validates keys and size of the data, and the keys that the type of the secret requires.
+/// Validates the keys and the size of the data, and the keys that the secret's type requires.
 fn validate(secret: &Value) -> Vec<FieldError> {
     let data = &secret["data"];
     let mut errors = Vec::new();
@@ -87,7 +87,7 @@ fn validate(secret: &Value) -> Vec<FieldError> {
         "kubernetes.io/dockercfg" => errors.extend(docker_config(data, ".dockercfg")),
         "kubernetes.io/dockerconfigjson" => errors.extend(docker_config(data, ".dockerconfigjson")),
         "kubernetes.io/basic-auth" => {
-            // One of the two suffices.
+            // One of the two keys suffices. Without both, both are reported.
             let keys = ["username", "password"];
             let missing = needs(&keys);
             if missing.len() == keys.len() {
@@ -103,7 +103,7 @@ fn validate(secret: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// Checks that the configuration of a registry's client is a JSON object.
+/// Checks that the configuration of a registry client is a JSON object. Go also decodes null into its map.
 fn docker_config(data: &Value, key: &str) -> Option<FieldError> {
     let field = format!("data[{key}]");
     let Some(encoded) = data[key].as_str() else {

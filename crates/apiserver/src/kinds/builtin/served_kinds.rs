@@ -1,4 +1,4 @@
-//! Builtin kinds as resources, built from the data files and the table in `kind_table`.
+//! Builds the resources of builtin kinds from the data files and the table in `kind_table`.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::kind::builtin_versions::BuiltinVersions;
 use crate::kind::registry::{Registry, ServedKind};
 use crate::kind::resource::{Resource, ScalePaths, StorageKey, Subresource};
 
-/// A row of `resources.txt`, as in discovery.
+/// A row of `resources.txt`, with the fields of discovery.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct ResourceRow {
@@ -53,7 +53,7 @@ pub(crate) fn registry() -> Registry {
         let (_, resource, _) = row;
         let versions = rows.iter().filter(|(_, other, _)| other.storage == resource.storage);
         let is_converted = versions.clone().any(|(kind, ..)| kind.is_converted);
-        // kube-apiserver does not convert objects to versions of another group for this purpose.
+        // Stored objects are converted only between versions of one group. The two groups of Events share a storage, but not this.
         let versions = versions.filter(|(_, other, _)| other.group == resource.group);
         let versions = is_converted.then(|| Arc::new(BuiltinVersions(versions.map(served).collect())));
         served(row).with_builtin_versions(versions)
@@ -61,16 +61,16 @@ pub(crate) fn registry() -> Registry {
     Registry::builtin(all.collect())
 }
 
-/// Returns the served builtin resources in discovery order.
+/// Returns the builtin resources in discovery order.
 #[cfg(test)]
 pub(crate) fn served() -> Vec<(Arc<Resource>, Arc<Schema>)> {
     rows().map(|(_, resource, schema)| (resource, schema)).collect()
 }
 
-/// Iterates over the served builtin resources in discovery order. Schemas are not parsed until used.
+/// Iterates over the builtin resources in discovery order. Schemas are parsed on first use.
 fn rows() -> impl Iterator<Item = (&'static KindAttributes, Arc<Resource>, Arc<Schema>)> {
     data::resources().filter_map(|(group_version, row)| {
-        // Rows of other kinds are skipped without parsing them.
+        // Comparing the text first saves parsing the rows of kinds that are not in the table.
         let kind = KINDS
             .iter()
             .find(|kind| kind.group_version == group_version && row.contains(&kind.quoted_name()))?;
@@ -85,7 +85,7 @@ pub(crate) fn delete_options() -> Option<Arc<Schema>> {
     schema::builtin("io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions")
 }
 
-/// Returns the position of a group in discovery: the core group first, unknown groups after all builtin ones.
+/// Returns the position of a group in discovery. The core group is first; unknown groups come after all builtin ones.
 pub(crate) fn group_rank(group: &str) -> usize {
     let mut groups: Vec<&str> = data::resources()
         .map(|(group_version, _)| group_version.split_once('/').map_or("", |(group, _)| group))
@@ -111,7 +111,7 @@ impl KindAttributes {
                 group_version: (!sub.version.is_empty()).then(|| (sub.group.clone(), sub.version.clone())),
                 verbs: sub.verbs.clone(),
                 action: action(self.plural, &sub.name),
-                // `PodExecOptions`, `ServiceProxyOptions` and the like.
+                // Only connections have such kinds: `PodExecOptions`, `ServiceProxyOptions` and others.
                 connects: sub.kind.ends_with("Options"),
             })
             .collect();
@@ -130,7 +130,7 @@ impl KindAttributes {
             },
             storage_version_hash: row.storage_version_hash,
             status: row.subresources.iter().any(|sub| sub.name == "status"),
-            // All builtin kinds with a scale have their replicas in fields of the same names.
+            // All builtin kinds with `/scale` use the same fields for their replicas.
             scale: row.subresources.iter().any(|sub| sub.name == "scale").then(|| ScalePaths {
                 spec_replicas: path("spec.replicas"),
                 status_replicas: path("status.replicas"),

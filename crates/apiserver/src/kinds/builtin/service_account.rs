@@ -28,7 +28,7 @@ impl BuiltinKind for ServiceAccount {
     }
 }
 
-/// Reduces the references to secrets to their names.
+/// Reduces references to secrets to their names, the only field that counts.
 fn keep_names(account: &mut Value) {
     let secrets = account.get_mut("secrets").and_then(Value::as_array_mut);
     for secret in secrets.into_iter().flatten() {

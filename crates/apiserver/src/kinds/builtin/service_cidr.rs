@@ -32,7 +32,7 @@ impl BuiltinKind for ServiceCIDR {
     }
 }
 
-/// Validates one range, or one of each family.
+/// Validates the ranges: one, or one per IP family.
 fn validate(spec: &Value) -> Vec<FieldError> {
     let ranges: Vec<&str> = list(spec, "cidrs").iter().filter_map(Value::as_str).collect();
     let all = go::json(&spec["cidrs"]);
@@ -41,7 +41,7 @@ fn validate(spec: &Value) -> Vec<FieldError> {
         0 => return vec![FieldError::required(PATH, "at least one CIDR required")],
         1 | 2 => {}
         _ => {
-            // The message shows the spec.
+            // kube-apiserver shows the whole spec in this message.
             let shown = format!("{{\"CIDRs\":{all}}}");
             return vec![FieldError::invalid(PATH, &shown, "may only hold up to 2 values")];
         }
@@ -58,7 +58,7 @@ fn validate(spec: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// Checks that ranges stay; a second one may be added.
+/// Checks that the ranges do not change. An update may add a second range.
 fn validate_update(old: &[Value], spec: &Value) -> Vec<FieldError> {
     let new = list(spec, "cidrs");
     let is_added = old.len() == 1 && new.len() == 2;
