@@ -51,20 +51,20 @@ impl BuiltinKind for StatefulSet {
         }
         errors.extend(workload::validate_numbers(spec, &["replicas", "minReadySeconds"]));
         errors.extend(not_negative(&spec["ordinals"], "start", "spec.ordinals"));
-        let (service, old_service) =
-            (text(spec, "serviceName"), old.map(|old| text(&old["spec"], "serviceName")));
-        if !service.is_empty() && old_service.is_none_or(|old| names::label(old).is_empty()) {
+        // The name is immutable. An older server may have accepted an invalid one, so only creation validates it.
+        let service = text(spec, "serviceName");
+        if old.is_none() && !service.is_empty() {
             errors.extend(invalid("spec.serviceName", service, &names::label(service)));
         }
         let (of_selector, validity) = workload::validate_selector("statefulset", "", spec);
         errors.extend(of_selector);
-        // An update of a set that was invalid before need not mend its template.
+        // An older server may have accepted an invalid template. Updates of other fields stay possible without repairing it.
         let was_valid = old.is_none_or(|old| validate_pods(old).is_empty());
         if validity == workload::SelectorValidity::Usable {
             if was_valid {
                 errors.extend(validate_pods(new));
             }
-            // kube-apiserver validates the metadata of the template twice.
+            // kube-apiserver validates the metadata of the template twice, and skips only the first time for such sets.
             errors.extend(pod_spec::validate_template_metadata(&spec["template"], "spec.template"));
         }
         errors.extend(workload::validate_endless(spec, "StatefulSet"));
@@ -95,10 +95,11 @@ impl BuiltinKind for StatefulSet {
 
     fn warnings(&self, _resource: &Resource, object: &Value, old: Option<&Value>) -> Vec<String> {
         let mut warnings = match old {
+            // An unchanged template was warned about when it was written.
             Some(old) if workload::generation(old) == workload::generation(object) => Vec::new(),
             _ => pod_spec::warnings(object, pod_spec::IN_WORKLOAD),
         };
-        // In updates, kube-apiserver's path has the name of the field in Go.
+        // In updates, kube-apiserver's path ends with the Go name of the field.
         let of_update = if old.is_some() { ".Spec" } else { "" };
         for (index, claim) in list(&object["spec"], "volumeClaimTemplates").iter().enumerate() {
             let path = format!("spec.volumeClaimTemplates[{index}]{of_update}");
@@ -112,7 +113,7 @@ impl BuiltinKind for StatefulSet {
     }
 }
 
-/// Drops the limit of unavailable pods, a feature that kube-apiserver has switched off by default, unless the set has one already.
+/// Drops the limit of unavailable pods, whose feature gate is off by default, unless the old set has one.
 fn drop_limit(old: &Value, set: &mut Value) {
     const PLACE: &str = "/spec/updateStrategy/rollingUpdate";
     let has_limit = old.pointer(PLACE).is_some_and(|update| !update["maxUnavailable"].is_null());
@@ -126,7 +127,7 @@ fn default_spec(spec: &mut Value) {
     set(spec, "revisionHistoryLimit", json!(10));
     set(spec, "podManagementPolicy", json!("OrderedReady"));
     within(spec, "updateStrategy", |strategy| {
-        // Unlike other workloads, a set with an explicit type gets no limits.
+        // Unlike in other workloads, an explicit type without `rollingUpdate` gets no default for it.
         if text(strategy, "type").is_empty() {
             set(strategy, "type", json!("RollingUpdate"));
             set(strategy, "rollingUpdate", json!({}));
@@ -141,6 +142,7 @@ fn default_spec(spec: &mut Value) {
         set(retention, "whenScaled", json!("Retain"));
     });
     for claim in elements(spec, "volumeClaimTemplates") {
+        // The conversion to v1 writes the type of claim templates, whatever the client sent.
         put(claim, "apiVersion", json!("v1"));
         put(claim, "kind", json!("PersistentVolumeClaim"));
         PersistentVolumeClaim.default(claim);
@@ -148,8 +150,8 @@ fn default_spec(spec: &mut Value) {
     within(spec, "template", pod_spec::default);
 }
 
-/// Validates the template of the pods, as the controller completes it: with the volumes of the claims, and without the host name and the
-/// subdomain, which the controller replaces.
+/// Validates the pod template as the controller completes it. A volume of each claim replaces the template's own volume of that name; host
+/// name and subdomain are ignored, because the controller sets them.
 fn validate_pods(set: &Value) -> Vec<FieldError> {
     let mut volumes: BTreeMap<&str, Value> = BTreeMap::new();
     for claim in list(&set["spec"], "volumeClaimTemplates") {
@@ -196,7 +198,7 @@ fn validate_policies(spec: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// Validates the claims of new sets. Those of older sets stay as they are.
+/// Validates the claim templates of a new set. They are immutable, so updates do not validate them again.
 fn validate_claims(spec: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     for (index, claim) in list(spec, "volumeClaimTemplates").iter().enumerate() {
@@ -211,7 +213,7 @@ fn validate_claims(spec: &Value) -> Vec<FieldError> {
 fn validate_strategy(strategy: &Value) -> Vec<FieldError> {
     const PATH: &str = "spec.updateStrategy";
     let (rolling, field) = (&strategy["rollingUpdate"], format!("{PATH}.rollingUpdate"));
-    // Messages show values as Go structs.
+    // Messages show the JSON of Go's internal structs.
     let shown = || match rolling {
         Value::Null => Value::Null.to_string(),
         _ => {
@@ -234,7 +236,7 @@ fn validate_strategy(strategy: &Value) -> Vec<FieldError> {
     }
 }
 
-/// Checks that an update only changes the mutable fields of the spec.
+/// Checks that an update changes only mutable fields of the spec.
 fn keep_spec(old: &Value, new: &Value) -> Option<FieldError> {
     let kept = |spec: &Value| {
         let mut spec = spec.clone();
@@ -254,7 +256,7 @@ fn keep_spec(old: &Value, new: &Value) -> Option<FieldError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kinds::builtin::test_helpers::{check, workload_defaults};
+    use crate::kinds::builtin::test_helpers::{check, served_kind, workload_defaults};
 
     #[test]
     fn defaults_are_the_recorded_ones() {
@@ -314,6 +316,26 @@ mod tests {
                 "spec.template.spec.containers: Required value",
             ],
         );
+    }
+
+    /// Observed with kube-apiserver v1.36.3.
+    #[test]
+    fn only_creation_validates_the_name_of_the_service() {
+        let set = |service: &str| {
+            json!({"spec": {
+                "serviceName": service, "selector": {"matchLabels": {"a": "b"}}, "podManagementPolicy": "Parallel",
+                "updateStrategy": {"type": "OnDelete"},
+                "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "x"}]}},
+            }})
+        };
+        let fields = |old: Option<&Value>| -> Vec<String> {
+            let served = served_kind("StatefulSet");
+            let errors = BuiltinKind::validate(&StatefulSet, &served.resource, &set("A_"), old);
+            errors.into_iter().map(|error| error.field).collect()
+        };
+        assert_eq!(fields(None), ["spec.serviceName"]);
+        assert_eq!(fields(Some(&set("a"))), ["spec"]);
+        assert_eq!(fields(Some(&set("A_"))), [""; 0]);
     }
 
     #[test]
