@@ -135,8 +135,8 @@ fn pod_ranges(node: &Value) -> Vec<FieldError> {
         let read: Vec<Option<AddressRange>> = all.iter().map(|range| AddressRange::read(range)).collect();
         let has = |ipv4: bool| read.iter().flatten().any(|range| range.is_ipv4() == ipv4);
         let unread = read.iter().position(Option::is_none);
-        // kube-apiserver's check for dual stack parses the ranges again. It reports a failure as an internal error, in addition to the error
-        // of the range.
+        // kube-apiserver's check for dual stack parses the ranges again. It reports a failure as an internal error, in addition to the
+        // error of the range.
         if let Some(index) = unread {
             let message = format!(
                 "Internal error: invalid PodCIDRs. failed to check with dual stack with error:invalid CIDR[{index}]: <nil> \

@@ -50,7 +50,7 @@ fn validate(class: &Value) -> Vec<FieldError> {
         ("volumeBindingMode", ["Immediate", "WaitForFirstConsumer"]),
     ] {
         let Some(given) = class[field].as_str() else { continue };
-        // Only an empty policy counts as absent.
+        // kube-apiserver tolerates an empty reclaim policy, but not an empty binding mode.
         let is_absent = given.is_empty() && field == "reclaimPolicy";
         if !is_absent && !values.contains(&given) {
             errors.push(FieldError::not_supported(field, given, &values));
@@ -60,7 +60,7 @@ fn validate(class: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// Validates the name of a program that makes volumes.
+/// Validates the name of a provisioner. Like kube-apiserver, this checks and shows it in lower case.
 pub(super) fn provisioner(name: &str, field: &str) -> Vec<FieldError> {
     if name.is_empty() {
         return vec![FieldError::required(field, "")];
@@ -69,7 +69,7 @@ pub(super) fn provisioner(name: &str, field: &str) -> Vec<FieldError> {
     invalid(field, &name, &names::qualified(&name))
 }
 
-/// Validates the places for volumes. Each of them differs from the others.
+/// Validates the topologies in which volumes may be provisioned. No two of them may be equal.
 fn allowed_topologies(topologies: &[Value]) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let mut terms: Vec<BTreeMap<&str, BTreeSet<&str>>> = Vec::new();
@@ -87,7 +87,7 @@ fn allowed_topologies(topologies: &[Value]) -> Vec<FieldError> {
             }
         }
         let earlier = terms.iter().filter(|earlier| **earlier == term).count();
-        // kube-apiserver also compares with one empty term for each of the topologies.
+        // kube-apiserver makes its list of terms with one nil map per topology, and then appends to it. An empty term equals each of them.
         let empty = if term.is_empty() { topologies.len() } else { 0 };
         errors.extend((0..earlier + empty).map(|_| duplicate(&*path, "")));
         terms.push(term);
@@ -95,7 +95,7 @@ fn allowed_topologies(topologies: &[Value]) -> Vec<FieldError> {
     errors
 }
 
-/// Returns the values of a requirement, and their errors.
+/// Returns the distinct values of a requirement, and the errors about them.
 fn topology_values<'a>(expression: &'a Value, field: &str) -> (BTreeSet<&'a str>, Vec<FieldError>) {
     let values = list(expression, "values");
     let mut errors = Vec::new();
@@ -112,7 +112,7 @@ fn topology_values<'a>(expression: &'a Value, field: &str) -> (BTreeSet<&'a str>
     (seen, errors)
 }
 
-/// Validates the parameters of a class of volumes.
+/// Validates the parameters of a storage class or of a volume attributes class.
 pub(super) fn parameters(parameters: &Value) -> Vec<FieldError> {
     const MAX_COUNT: usize = 512;
     const MAX_SIZE: usize = 256 << 10;

@@ -10,7 +10,7 @@ use crate::kind::WriteContext;
 use crate::kind::registry::ServedKind;
 use crate::user::UserInfo;
 
-/// Returns a builtin kind.
+/// Returns a builtin kind by name. If two versions have it, the first in discovery order counts.
 pub(super) fn served_kind(kind: &str) -> Arc<ServedKind> {
     let registry = super::registry();
     let found = registry.all().find(|served| served.resource.kind == kind);
@@ -61,14 +61,14 @@ pub(super) fn workload_defaults(kind: &str, spec: &Value, expected: &Value) {
     assert_eq!(got, *expected);
 }
 
-/// Sets defaults and the server's fields in a new object.
+/// Sets defaults and server-set fields in a new object.
 pub(super) fn prepare_create(kind: &str, object: &mut Value) {
     let served = served_kind(kind);
     served.strategy.default(&served, object);
     served.strategy.prepare_create(&served, &context(&UserInfo::new("jane", "", ["devs"])), object);
 }
 
-/// Sets the server's fields in the new state of an object.
+/// Sets server-set fields in the new state of an object.
 pub(super) fn prepare_update(kind: &str, old: &Value, new: &mut Value) {
     let served = served_kind(kind);
     served.strategy.prepare_update(&served, &context(&UserInfo::new("jane", "", ["devs"])), old, new, "");

@@ -13,7 +13,7 @@ use crate::kind::registry::ServedKind;
 use crate::request::accept::{Accept, Encoding};
 use crate::testing::{self, Running};
 
-/// Returns the required fields of a kind other than the name; most kinds have none.
+/// Returns the required fields of a kind, except for the name. Most kinds have none.
 fn required(api_version: &str, kind: &str) -> Value {
     let container = json!({"containers": [{"name": "c", "image": "i"}]});
     let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": container});
@@ -125,7 +125,7 @@ fn path(served: &ServedKind) -> String {
     format!("{prefix}/{}{namespace}/{}", resource.api_version(), resource.plural)
 }
 
-/// Creates, gets, lists and deletes an object in one encoding, and returns it as it was read.
+/// Creates, gets, lists and deletes an object in one encoding. Returns the state that the GET returned.
 async fn live(server: &Running, served: &ServedKind, encoding: Encoding) -> Value {
     let what = format!("{} {} in {encoding:?}", served.kind.api_version, served.kind.kind);
     let collection = path(served);
@@ -162,7 +162,7 @@ async fn live(server: &Running, served: &ServedKind, encoding: Encoding) -> Valu
     got
 }
 
-/// Removes empty values, which protobuf cannot represent.
+/// Removes empty values, which protobuf cannot tell from absent ones.
 fn drop_nothing(value: &mut Value) {
     match value {
         Value::Object(fields) => {
@@ -174,7 +174,7 @@ fn drop_nothing(value: &mut Value) {
     }
 }
 
-/// Time stands still, so that both objects have the same times in their conditions.
+/// The paused clock gives both objects the same times in their conditions.
 #[tokio::test(start_paused = true)]
 async fn every_stored_kind_lives_in_json_and_in_protobuf() {
     let registry = testing::server().registry();
@@ -182,7 +182,7 @@ async fn every_stored_kind_lives_in_json_and_in_protobuf() {
         registry.all().filter(|served| served.resource.allows("create") && served.resource.action.is_none());
     let mut count = 0;
     for served in stored {
-        // One server for each encoding, so that objects of one cannot affect the other.
+        // Each encoding has a server of its own, so objects of one cannot affect the other.
         let [json, protobuf] = [Encoding::Json, Encoding::Protobuf];
         let mut seen = Vec::new();
         for encoding in [json, protobuf] {

@@ -13,7 +13,7 @@ const ELLIPTIC_CURVE: &str = "1.2.840.10045.2.1";
 const ED25519: &str = "1.3.101.112";
 const X25519: &str = "1.3.101.110";
 
-/// Private key, with the public key that it contains.
+/// Kind of a private key, with the part of the public key that it contains.
 #[derive(Debug, PartialEq, Eq)]
 enum PrivateKey {
     Rsa {
@@ -23,12 +23,12 @@ enum PrivateKey {
         point: Option<Vec<u8>>,
     },
     Ed25519,
-    /// A key that is not for signatures.
+    /// A key for another purpose than signatures.
     Other,
 }
 
-/// Checks that two texts in PEM are a certificate and its private key. A key that does not contain its public key is not compared with
-/// the certificate, because that needs its curve.
+/// Checks that two PEM texts are a certificate and its private key. Keys without their public key are not compared with the certificate:
+/// deriving the public key would need arithmetic on the curve.
 ///
 /// # Errors
 ///
@@ -64,7 +64,7 @@ fn blocks(pem: &[u8]) -> impl Iterator<Item = Pem> {
     Pem::iter_from_buffer(pem).map_while(Result::ok)
 }
 
-/// Returns the content of the first certificate.
+/// Returns the content of the first block with a certificate.
 fn certificate_block(pem: &[u8]) -> Result<Vec<u8>, String> {
     let mut skipped = Vec::new();
     for block in blocks(pem) {
@@ -87,7 +87,7 @@ fn certificate_block(pem: &[u8]) -> Result<Vec<u8>, String> {
     })
 }
 
-/// Returns the content of the first private key.
+/// Returns the content of the first block with a private key.
 fn key_block(pem: &[u8]) -> Result<Vec<u8>, String> {
     let mut skipped = Vec::new();
     for block in blocks(pem) {
@@ -109,12 +109,12 @@ fn key_block(pem: &[u8]) -> Result<Vec<u8>, String> {
     })
 }
 
-/// Reads a key in one of the three formats: PKCS #1, PKCS #8 and SEC 1.
+/// Reads a key in PKCS #1, PKCS #8 or SEC 1. The label of the PEM block does not decide: like Go, this tries the formats in order.
 fn private_key(der: &[u8]) -> Option<PrivateKey> {
     rsa_key(der).or_else(|| wrapped_key(der)).or_else(|| elliptic_curve_key(der))
 }
 
-/// Reads PKCS #1: the version, the modulus, and seven further numbers.
+/// Reads PKCS #1: the version, the modulus, and seven other numbers.
 fn rsa_key(der: &[u8]) -> Option<PrivateKey> {
     const NUMBERS: usize = 9;
     let parts = sequence(der)?;
@@ -140,7 +140,7 @@ fn wrapped_key(der: &[u8]) -> Option<PrivateKey> {
     }
 }
 
-/// Reads SEC 1: the version, the private key, and with tags the curve (0) and the public key (1).
+/// Reads SEC 1: the version, the private key, and two optional tagged parts, the curve (tag 0) and the public key (tag 1).
 fn elliptic_curve_key(der: &[u8]) -> Option<PrivateKey> {
     const PUBLIC_KEY: Tag = Tag(1);
     let mut parts = sequence(der)?.into_iter();
@@ -153,7 +153,7 @@ fn elliptic_curve_key(der: &[u8]) -> Option<PrivateKey> {
     Some(PrivateKey::EllipticCurve { point })
 }
 
-/// Returns the parts of a sequence.
+/// Returns the elements of an ASN.1 sequence.
 fn sequence(der: &[u8]) -> Option<Vec<Any<'_>>> {
     let (_, whole) = Any::from_der(der).ok()?;
     whole.tag().assert_eq(Tag::Sequence).ok()?;
@@ -167,7 +167,7 @@ fn sequence(der: &[u8]) -> Option<Vec<Any<'_>>> {
     Some(parts)
 }
 
-/// Drops the zero bytes at the start of a number.
+/// Drops leading zero bytes of a number. DER adds one to keep a number positive.
 fn without_zeros(number: &[u8]) -> &[u8] {
     let start = number.iter().position(|byte| *byte != 0).unwrap_or(number.len());
     &number[start..]

@@ -1,4 +1,4 @@
-//! VolumeAttachments. Drivers report their status.
+//! VolumeAttachments. CSI drivers report whether the volume is attached in the status.
 
 use kube_apimachinery::names;
 use kube_apimachinery::status::FieldError;
@@ -71,7 +71,7 @@ impl BuiltinKind for VolumeAttachment {
     }
 }
 
-/// Validates the report of a driver.
+/// Validates the status that a driver reports.
 fn validate_status(status: &Value) -> Vec<FieldError> {
     const MAX_METADATA: usize = 256 << 10;
     const MAX_MESSAGE: usize = 1024;
@@ -85,7 +85,7 @@ fn validate_status(status: &Value) -> Vec<FieldError> {
     for field in ["attachError", "detachError"] {
         let (error, path) = (&status[field], format!("status.{field}"));
         if text(error, "message").len() > MAX_MESSAGE {
-            // kube-apiserver names the limit of the metadata.
+            // kube-apiserver's error names the limit of the metadata, not that of the message.
             errors.push(too_long(format!("{path}.message"), MAX_METADATA));
         }
         if let Some(code) = error["errorCode"].as_i64().filter(|code| *code < 0) {

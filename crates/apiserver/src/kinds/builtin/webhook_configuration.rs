@@ -56,12 +56,12 @@ impl WebhookConfiguration {
     }
 }
 
-/// Validates the webhooks of a configuration, or of the new state of `old`.
+/// Validates the webhooks of a configuration. `old` is the state before an update.
 fn validate(configuration: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let mut names: Vec<&str> = Vec::new();
     let before = old.map_or(&[][..], |old| list(old, "webhooks"));
-    // Conditions that have not changed are not compiled again.
+    // Unchanged match conditions are not compiled again, so that they stay valid even if the rules of CEL become stricter.
     let hooks = list(configuration, "webhooks");
     let is_unchanged = before.len() == hooks.len()
         && before.iter().zip(hooks).all(|(old, new)| old["matchConditions"] == new["matchConditions"]);
@@ -131,7 +131,7 @@ fn check_name(name: &str, field: &str, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// Validates which requests match a rule.
+/// Validates the rule that selects requests.
 pub(super) fn check_rule(rule: &Value, field: &str, errors: &mut Vec<FieldError>) {
     let operations = list(rule, "operations");
     let place = format!("{field}.operations");
@@ -184,7 +184,7 @@ fn check_resources(resources: &[Value], field: &str, errors: &mut Vec<FieldError
         }
         has_star |= resource == "*";
         let Some((name, subresource)) = resource.split_once('/') else {
-            // As in kube-apiserver, only the last element without a subresource counts.
+            // kube-apiserver overwrites the flag here instead of adding to it, so the last element without a subresource decides.
             has_plain = resource != "*";
             continue;
         };
@@ -221,7 +221,7 @@ fn check_client_config(config: &Value, field: &str, errors: &mut Vec<FieldError>
         (None, true) => {
             let service = &config["service"];
             let place = format!("{field}.service");
-            // kube-apiserver passes name and namespace in the wrong order, so that each error names the other field.
+            // kube-apiserver passes name and namespace in the wrong order, so each error names the other field.
             for (name, shown) in [("namespace", "name"), ("name", "namespace")] {
                 if text(service, name).is_empty() {
                     errors.push(FieldError::required(format!("{place}.{shown}"), ""));
@@ -233,7 +233,8 @@ fn check_client_config(config: &Value, field: &str, errors: &mut Vec<FieldError>
     }
 }
 
-/// Returns the error for an expression that does not compile.
+/// Returns the error for an expression that does not compile. kube-apiserver reports expressions that compile but cannot be planned as
+/// internal errors.
 pub(super) fn compilation_error(field: impl Into<String>, expression: &str, why: &str) -> FieldError {
     let field = field.into();
     if why.starts_with("program instantiation failed") {
@@ -243,7 +244,7 @@ pub(super) fn compilation_error(field: impl Into<String>, expression: &str, why:
     }
 }
 
-/// Validates match conditions. `compile` compiles their expressions.
+/// Validates match conditions, whose expressions `compile` compiles.
 pub(super) fn check_conditions(
     conditions: &[Value],
     field: &str,

@@ -9,24 +9,25 @@ use crate::kind::match_condition::{request_environment, with_authorizer};
 use crate::kinds::builtin::shared::fields::list;
 use crate::kinds::builtin::webhook_configuration::compilation_error;
 
-/// Variables of the expressions of one policy. Variables that the policy defines are added in their order.
+/// CEL environments for the expressions of one policy. The variables that the policy defines are added one by one, so an expression of a
+/// variable can use only earlier ones.
 #[derive(Debug)]
 pub(super) struct PolicyExpressions {
-    /// Variables of match conditions.
+    /// For match conditions, which run before the policy's variables exist.
     conditions: Environment,
-    /// Variables of variables, validations and audit annotations.
+    /// For variables, validations and audit annotations.
     values: Environment,
-    /// The environment `values`, with the types that patches consist of.
+    /// For mutations: like `values`, with the types that patches consist of.
     mutations: Environment,
-    /// Variables of messages, which cannot use the authorizer.
+    /// For messages, which cannot use the authorizer.
     messages: Environment,
 }
 
 impl PolicyExpressions {
-    /// Creates the environments of a policy with this spec, before its variables.
+    /// Creates the environments for a policy's spec, without its variables.
     pub(super) fn new(kind: PolicyKind, spec: &Value) -> Self {
         let has_parameters = !spec["paramKind"].is_null();
-        // A validating policy without variables has no variable of this name.
+        // In a validating policy without variables, `variables` itself is not declared.
         let has_variables = kind == PolicyKind::Mutating || !list(spec, "variables").is_empty();
         let with_parameters = |environment: Environment| {
             if has_parameters { environment.with("params", Type::Dyn) } else { environment }
@@ -48,7 +49,8 @@ impl PolicyExpressions {
         expression_type(expression, &self.conditions, &["bool"]).map(drop)
     }
 
-    /// Compiles a variable, which later expressions can use. The type of an invalid one is unknown.
+    /// Compiles a variable and declares it for later expressions. An invalid variable is declared with a dynamic type, so expressions that
+    /// use it cause no further errors.
     pub(super) fn variable(&mut self, name: &str, expression: &str, field: &str) -> Option<FieldError> {
         let of = expression_type(expression, &self.values, &[]);
         let (of, error) = match of {
@@ -61,7 +63,7 @@ impl PolicyExpressions {
         error
     }
 
-    /// Compiles an expression with a value of one of these types. An error shows the expression as `shown`.
+    /// Compiles an expression whose type must be one of `expected`. Errors show it as `shown`.
     pub(super) fn value(
         &self,
         expression: &str,
@@ -73,13 +75,13 @@ impl PolicyExpressions {
         Some(compilation_error(field, shown, &why))
     }
 
-    /// Compiles the expression of a mutation. Its result has the type `expected`.
+    /// Compiles the expression of a mutation, whose type must be `expected`.
     pub(super) fn mutation(&self, expression: &str, expected: &str, field: &str) -> Option<FieldError> {
         let why = expression_type(expression, &self.mutations, &[expected]).err()?;
         Some(compilation_error(field, expression, &why))
     }
 
-    /// Compiles the expression of a message.
+    /// Compiles the expression of a message, whose type must be `string`.
     pub(super) fn message(&self, expression: &str, field: &str) -> Option<FieldError> {
         let why = expression_type(expression, &self.messages, &["string"]).err()?;
         Some(compilation_error(field, expression, &why))

@@ -16,7 +16,7 @@ use crate::kinds::builtin::shared::fields::{list, text};
 use crate::kinds::builtin::shared::label_selector::{self, invalid};
 use crate::kinds::builtin::webhook_configuration::{check_conditions, check_rule};
 
-/// Validates a policy, or the new state of `old`.
+/// Validates a policy. `old` is the state before an update.
 pub(super) fn validate_policy(kind: PolicyKind, policy: &Value, old: Option<&Value>) -> Vec<FieldError> {
     const CRITERIA: &str = "spec.matchConstraints";
     let spec = &policy["spec"];
@@ -42,7 +42,7 @@ pub(super) fn validate_policy(kind: PolicyKind, policy: &Value, old: Option<&Val
     }
     let conditions =
         |policy: &Value| (policy["spec"]["matchConditions"].clone(), policy["spec"]["paramKind"].clone());
-    // Conditions that have not changed are not compiled again.
+    // Unchanged match conditions are not compiled again. They also depend on whether there are parameters.
     if old.is_none_or(|old| conditions(old) != conditions(policy)) {
         let given = list(spec, "matchConditions");
         let compile = |expression: &str| expressions.condition(expression);
@@ -120,7 +120,7 @@ fn validate_parameter_kind(kind: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// Validates the criteria by which requests match.
+/// Validates the criteria that select requests.
 fn validate_criteria(criteria: &Value, path: &str) -> Vec<FieldError> {
     let mut errors: Vec<FieldError> =
         supported(criteria, "matchPolicy", path, &["Equivalent", "Exact"]).into_iter().collect();
@@ -144,12 +144,13 @@ fn validate_criteria(criteria: &Value, path: &str) -> Vec<FieldError> {
     errors
 }
 
-/// Checks that no deletions are mutated.
+/// Checks that no rule of a mutating policy selects deletions.
 fn validate_operations(criteria: &Value, path: &str) -> Vec<FieldError> {
     const OPERATIONS: [&str; 4] = ["*", "CONNECT", "CREATE", "UPDATE"];
     let rules = list(criteria, "resourceRules").iter();
     let operations = rules.flat_map(|rule| list(rule, "operations")).filter_map(Value::as_str);
     let wrong = operations.filter(|operation| !OPERATIONS.contains(operation));
+    // kube-apiserver's path has no indexes.
     let field = format!("{path}.resourceRules.operations");
     wrong.map(|operation| FieldError::not_supported(&*field, operation, &OPERATIONS)).collect()
 }
@@ -171,7 +172,7 @@ fn validate_variable(expressions: &mut PolicyExpressions, variable: &Value, path
     errors
 }
 
-/// Validates the validations of a validating policy, and the annotations that it adds to audit events.
+/// Validates the validations of a validating policy and its audit annotations.
 fn validate_validations(expressions: &PolicyExpressions, name: &str, spec: &Value) -> Vec<FieldError> {
     const ANNOTATIONS: &str = "spec.auditAnnotations";
     const MAX_ANNOTATIONS: usize = 20;
@@ -234,7 +235,7 @@ fn validate_annotation(
 ) -> Vec<FieldError> {
     const MAX: usize = 5 << 10;
     let key = text(annotation, "key");
-    // The key in the audit event has the name of the policy as its prefix.
+    // The audit event prefixes the key with the policy's name, and the result must be a qualified name.
     let full = format!("{policy}/{key}");
     let place = format!("{path}.key");
     let mut errors = if policy.is_empty() {
@@ -254,7 +255,7 @@ fn validate_annotation(
     errors
 }
 
-/// Returns the annotations as Go shows its structs.
+/// Returns the annotations as JSON of Go's internal structs.
 fn shown_annotations(annotations: &[Value]) -> String {
     let shown = |annotation: &Value| {
         let [key, value] = ["key", "valueExpression"].map(|field| go::quote(text(annotation, field)));
@@ -265,7 +266,7 @@ fn shown_annotations(annotations: &[Value]) -> String {
 
 /// Validates the mutations of a mutating policy.
 fn validate_mutations(expressions: &PolicyExpressions, spec: &Value) -> Vec<FieldError> {
-    // Patch types with their fields and the types of their expressions.
+    // Patch types, the field of each, and the type that its expression must have.
     const TYPES: [(&str, &str, &str); 2] = [
         ("ApplyConfiguration", "applyConfiguration", "Object"),
         ("JSONPatch", "jsonPatch", "list(JSONPatch)"),
@@ -300,6 +301,7 @@ fn validate_mutations(expressions: &PolicyExpressions, spec: &Value) -> Vec<Fiel
         for (_, other, _) in TYPES.iter().filter(|(_, other, _)| other != own && !mutation[*other].is_null())
         {
             let why = format!("must not be specified when patchType is {kind}");
+            // kube-apiserver shows the name of the field in braces instead of its value.
             errors.push(invalid_text(format!("{path}.{other}"), &format!("{{{other}}}"), &why));
         }
     }
@@ -310,7 +312,7 @@ fn validate_mutations(expressions: &PolicyExpressions, spec: &Value) -> Vec<Fiel
     errors
 }
 
-/// Validates a reference to parameters, by their name or by labels.
+/// Validates a reference to parameters, which has either a name or a label selector.
 fn validate_parameters(parameters: &Value, path: &str) -> Vec<FieldError> {
     const ACTION: &str = "parameterNotFoundAction";
     let (name, selector) = (text(parameters, "name"), &parameters["selector"]);
@@ -336,7 +338,7 @@ fn validate_parameters(parameters: &Value, path: &str) -> Vec<FieldError> {
     errors
 }
 
-/// Validates the actions of a binding: the consequences of a failed validation.
+/// Validates the actions of a binding, which decide what follows from a failed validation.
 fn validate_actions(spec: &Value) -> Vec<FieldError> {
     const FIELD: &str = "spec.validationActions";
     const ACTIONS: [&str; 3] = ["Audit", "Deny", "Warn"];

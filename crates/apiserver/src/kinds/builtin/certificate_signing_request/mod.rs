@@ -1,4 +1,4 @@
-//! CertificateSigningRequests: requester, approval and certificate. There is no signer.
+//! CertificateSigningRequests: requester, approval and certificate. This server has no signer; a client issues the certificate.
 
 pub(crate) mod pkcs10;
 mod request_conditions;
@@ -56,7 +56,7 @@ impl BuiltinKind for CertificateSigningRequest {
     }
 }
 
-/// Sets the requester to the user of the request, replacing values of the client.
+/// Sets the requester to the authenticated user. Values from the client are replaced, so nobody can request in another's name.
 fn identify(user: &UserInfo, request: &mut Value) {
     let spec = &mut request["spec"];
     let text = |text: &str| if text.is_empty() { Value::Null } else { json!(text) };
@@ -66,7 +66,8 @@ fn identify(user: &UserInfo, request: &mut Value) {
     put(spec, "extra", if user.extra.is_empty() { Value::Null } else { json!(user.extra) });
 }
 
-/// Keeps the spec. `/approval` changes only conditions, `/status` conditions and the certificate. Both also change the metadata.
+/// Restores the parts that a subresource cannot write. `/approval` writes the conditions, `/status` the conditions and the certificate, and
+/// both the metadata.
 fn prepare_subresource(subresource: &str, now: &str, old: &Value, new: &mut Value) {
     if subresource == "approval" {
         let conditions = new.pointer_mut("/status/conditions").map(Value::take).unwrap_or_default();
@@ -79,7 +80,7 @@ fn prepare_subresource(subresource: &str, now: &str, old: &Value, new: &mut Valu
     date_conditions(now, old, new);
 }
 
-/// Restores the conditions of a decision, which `/status` cannot change. If their number differs, the validation refuses the write.
+/// Restores the conditions of a decision, which `/status` cannot change. If their number changes, validation refuses the write.
 fn keep_decision(kind: &str, old: &Value, new: &mut Value) {
     let is_decision = |condition: &Value| condition["type"] == kind;
     let before: Vec<&Value> = conditions(old).iter().filter(|condition| is_decision(condition)).collect();
@@ -90,7 +91,7 @@ fn keep_decision(kind: &str, old: &Value, new: &mut Value) {
     }
 }
 
-/// Sets the missing times of conditions: the last update and the last transition.
+/// Sets missing times of conditions: those of the last update and of the last transition.
 fn date_conditions(now: &str, old: &Value, new: &mut Value) {
     let before = conditions(old).to_vec();
     let Some(conditions) = written_conditions(new) else { return };
@@ -98,7 +99,7 @@ fn date_conditions(now: &str, old: &Value, new: &mut Value) {
         if condition["lastUpdateTime"].is_null() {
             condition["lastUpdateTime"] = json!(now);
         }
-        // A condition with the same status has not changed since.
+        // A condition whose status is unchanged keeps the time of its last transition.
         if condition["lastTransitionTime"].is_null() {
             let same =
                 |known: &&Value| ["type", "status"].iter().all(|field| known[field] == condition[field]);
@@ -109,7 +110,7 @@ fn date_conditions(now: &str, old: &Value, new: &mut Value) {
     }
 }
 
-/// Checks the conditions and a new certificate.
+/// Checks the conditions, and the certificate if it changes.
 fn validate_update(subresource: &str, old: &Value, new: &Value) -> Vec<FieldError> {
     let mut errors = request_conditions::validate(conditions(old), conditions(new));
     let certificate_changes = pkcs10::certificate(old) != pkcs10::certificate(new);
@@ -129,7 +130,7 @@ fn conditions(request: &Value) -> &[Value] {
     list(&request["status"], "conditions")
 }
 
-/// Returns the conditions of the new state for changes; `None` if it has no such field.
+/// Returns the conditions of the new state, to change them; `None` if the field is absent.
 fn written_conditions(new: &mut Value) -> Option<&mut Vec<Value>> {
     new.pointer_mut("/status/conditions")?.as_array_mut()
 }
@@ -187,7 +188,7 @@ mod tests {
             errors.iter().map(ToString::to_string).collect()
         };
         assert_eq!(errors("eA==", "eA=="), [""; 0]);
-        // The old one is no certificate, so a new one need not be one.
+        // The old certificate is invalid, so the new one is not validated.
         let modified = "status.certificate: Forbidden: updates may not modify existing certificate content";
         assert_eq!(errors("eA==", "eQ=="), [modified]);
         assert_eq!(

@@ -16,7 +16,7 @@ const BLOCK: &str = "CERTIFICATE REQUEST";
 const CERTIFICATE: &str = "CERTIFICATE";
 /// Shortest lifetime of a certificate in seconds.
 const SHORTEST: i64 = 600;
-/// Uses of keys, sorted.
+/// Key usages, in the order in which errors list them.
 const USAGES: [&str; 23] = [
     "any",
     "cert sign",
@@ -43,10 +43,10 @@ const USAGES: [&str; 23] = [
     "timestamping",
 ];
 
-/// Returns the organizations of the subject of a certificate request, which become the groups of a user.
+/// Returns the organizations in the subject of a certificate request. With the certificate, they become the groups of a user.
 ///
 /// # Errors
-/// The reason why the text is not a certificate request in PEM.
+/// The reason why the bytes are not a certificate request in PEM.
 pub(crate) fn organizations(pem: &[u8]) -> Result<Vec<String>, String> {
     let wrong = || format!("PEM block type must be {BLOCK}");
     let (_, block) = parse_x509_pem(pem).map_err(|_| wrong())?;
@@ -65,7 +65,7 @@ pub(super) fn validate(object: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let request = spec["request"].as_str().unwrap_or_default();
     if let Err(why) = organizations(&BASE64.decode(request).unwrap_or_default()) {
-        // Go distinguishes absent bytes from empty ones.
+        // Go shows a nil slice of bytes as null, an empty one as text.
         let shown = if spec["request"].is_null() { "null".to_owned() } else { quote(request) };
         errors.push(FieldError::invalid("spec.request", &shown, &why));
     }
@@ -77,6 +77,7 @@ pub(super) fn validate(object: &Value) -> Vec<FieldError> {
     for (index, usage) in usages.iter().enumerate().filter(|(_, usage)| !USAGES.contains(usage)) {
         errors.push(FieldError::not_supported(format!("spec.usages[{index}]"), usage, &USAGES));
     }
+    // kube-apiserver reports duplicates after all unsupported usages.
     for (index, usage) in usages.iter().enumerate().filter(|(index, usage)| usages[..*index].contains(usage))
     {
         errors.push(FieldError {
@@ -93,12 +94,12 @@ pub(super) fn validate(object: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// Returns the text of `status.certificate`, which is empty without one.
+/// Returns `status.certificate`, or the empty text if it is absent.
 pub(super) fn certificate(request: &Value) -> &str {
     request["status"]["certificate"].as_str().unwrap_or_default()
 }
 
-/// Validates a new certificate. If the old one was invalid, any new one is accepted.
+/// Validates a new certificate. If the old one is invalid, any new one is accepted.
 pub(super) fn validate_certificate(old: &Value, new: &Value) -> Option<FieldError> {
     let wrong = |request: &Value| match certificate(request) {
         "" => None,
@@ -111,7 +112,7 @@ pub(super) fn validate_certificate(old: &Value, new: &Value) -> Option<FieldErro
     Some(FieldError::invalid("status.certificate", "\"<certificate data>\"", &why))
 }
 
-/// Checks that a text consists of certificates in PEM.
+/// Checks that a PEM text consists of certificates only, and contains at least one.
 fn certificates(pem: &[u8]) -> Result<(), String> {
     let mut found = 0;
     for block in Pem::iter_from_buffer(pem).map_while(Result::ok) {
@@ -127,7 +128,7 @@ fn certificates(pem: &[u8]) -> Result<(), String> {
     Ok(())
 }
 
-/// Validates the name of a signer: a domain and a path of one or more names.
+/// Validates the name of a signer: a domain, and a path of one segment that may contain dots.
 fn signer_name(name: &str) -> Vec<FieldError> {
     const FIELD: &str = "spec.signerName";
     if name.is_empty() {
@@ -143,7 +144,7 @@ fn signer_name(name: &str) -> Vec<FieldError> {
         )];
     };
     let mut errors = Vec::new();
-    // Only the first wrong label of each part is reported.
+    // Only the first invalid label of each part is reported.
     let wrong_label = |part: &str, check: fn(&str) -> Vec<String>| -> Vec<FieldError> {
         let wrong = part.split('.').map(|label| (label, check(label))).find(|(_, wrong)| !wrong.is_empty());
         let (label, wrong) = wrong.unwrap_or_default();

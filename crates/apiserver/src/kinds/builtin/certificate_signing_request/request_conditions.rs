@@ -9,12 +9,12 @@ use crate::kinds::builtin::shared::fields::text;
 
 /// Conditions that only `/approval` sets.
 pub(super) const DECISIONS: [&str; 2] = ["Approved", "Denied"];
-/// Conditions that never go away, and that are never false.
+/// Conditions that cannot be removed, and whose status is always `True`.
 const PERMANENT: [&str; 3] = ["Approved", "Denied", "Failed"];
 
 const FIELD: &str = "status.conditions";
 
-/// Validates each condition. Some faults are accepted if the old state has them.
+/// Validates each condition. Contradicting decisions, missing types and duplicates are accepted if the old state has any of that fault.
 pub(super) fn validate(old: &[Value], new: &[Value]) -> Vec<FieldError> {
     let had_both = DECISIONS.iter().all(|kind| count(old, kind) > 0);
     let had_no_type = old.iter().any(|condition| text(condition, "type").is_empty());
@@ -46,7 +46,7 @@ pub(super) fn validate(old: &[Value], new: &[Value]) -> Vec<FieldError> {
     errors
 }
 
-/// Checks that no condition of a decision or failure is removed, and that only `/approval` decides.
+/// Checks that no permanent condition is removed, and that only `/approval` adds decisions.
 pub(super) fn validate_decisions(old: &[Value], new: &[Value], by_approval: bool) -> Vec<FieldError> {
     let changed = |kind: &str, change: &str| {
         FieldError::forbidden(FIELD, &format!("updates may not {change} a condition of type {}", quote(kind)))

@@ -8,7 +8,7 @@ use super::{CellFn, number};
 use crate::kinds::builtin::horizontal_pod_autoscaler;
 
 const UNKNOWN: &str = "<unknown>";
-/// Go's text of an absent quantity.
+/// Go's text for a nil quantity.
 const NIL: &str = "<nil>";
 /// Maximum number of metrics in a cell.
 const SHOWN: usize = 2;
@@ -29,7 +29,8 @@ pub(super) fn cell(name: &str) -> Option<CellFn> {
     })
 }
 
-/// Lists current and wanted values of two metrics, and the number of others. The table is the same in both versions.
+/// Lists current and target values of the first two metrics, and the number of others. Both versions have the same table: its cells are
+/// computed from the stored form.
 fn targets(object: &Value, _: Timestamp) -> Value {
     let stored = horizontal_pod_autoscaler::stored(object);
     let (specs, statuses) = (array(&stored["spec"]["metrics"]), array(&stored["status"]["currentMetrics"]));
@@ -42,7 +43,7 @@ fn targets(object: &Value, _: Timestamp) -> Value {
     })
 }
 
-/// Formats a metric as `CURRENT/TARGET`, with the name of a resource before it.
+/// Formats a metric as `CURRENT/TARGET`, and a resource metric as `NAME: CURRENT/TARGET`. Statuses belong to metrics by their index.
 fn metric(spec: &Value, status: Option<&Value>) -> String {
     let (source, is_resource) = match plain(&spec["type"]) {
         "External" => ("external", false),
@@ -57,6 +58,7 @@ fn metric(spec: &Value, status: Option<&Value>) -> String {
     let quantity = |value: &Value| value.as_str().unwrap_or(NIL).to_owned();
     let percent = |value: &Value| value.as_i64().map(|percent| format!("{percent}%"));
     let known = |field: &str| current.map_or(UNKNOWN.to_owned(), |current| quantity(&current[field]));
+    // kube-apiserver decides by the fields that are set, not by the type of the target.
     let text = match (target["averageValue"].is_string(), is_resource) {
         (true, _) if matches!(source, "external" | "object") => {
             let average = current.and_then(|current| current["averageValue"].as_str()).unwrap_or(UNKNOWN);
@@ -80,7 +82,7 @@ fn metric(spec: &Value, status: Option<&Value>) -> String {
 mod tests {
     use super::*;
 
-    /// Metrics of the specification and of the status, and the cell of a kube-apiserver.
+    /// Compares the cell for a spec and a status with that of a kube-apiserver.
     fn check(version: &str, spec: &Value, status: &Value, expected: &str) {
         let object = json!({"apiVersion": version, "kind": "HorizontalPodAutoscaler", "metadata": {}, "spec": spec, "status": status});
         assert_eq!(targets(&object, Timestamp::UNIX_EPOCH), expected);

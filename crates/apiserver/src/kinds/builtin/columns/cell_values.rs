@@ -1,4 +1,4 @@
-//! Fields of objects as cells show them: texts, numbers, lists, labels and conditions, and what stands for absent ones.
+//! Cells from fields of objects: texts, numbers, lists, labels and conditions, and the placeholders for absent ones.
 
 use serde_json::{Value, json};
 
@@ -8,10 +8,12 @@ pub(super) const NONE: &str = "<none>";
 pub(super) const UNSET: &str = "<unset>";
 pub(super) const UNKNOWN: &str = "<unknown>";
 
+/// Returns a text, or `none` if it is absent or empty.
 pub(super) fn or(object: &Value, pointer: &str, none: &str) -> Value {
     json!(text_at(object, pointer).filter(|text| !text.is_empty()).unwrap_or(none))
 }
 
+/// Returns a number, or `<none>` if it is absent.
 pub(super) fn count(object: &Value, pointer: &str) -> Value {
     let found = object.pointer(pointer).and_then(Value::as_i64);
     found.map_or(json!(NONE), |count| json!(count))
@@ -29,7 +31,7 @@ pub(super) fn labels(labels: &Value) -> Value {
     json!(if pairs.is_empty() { NONE.to_owned() } else { pairs.join(",") })
 }
 
-/// Returns status and reason of a condition.
+/// Returns status and reason of the first condition of a type.
 pub(super) fn condition<'a>(object: &'a Value, kind: &str) -> Option<(&'a str, &'a str)> {
     let found = array(&object["status"]["conditions"]).iter().find(|condition| condition["type"] == kind)?;
     Some((plain(&found["status"]), plain(&found["reason"])))

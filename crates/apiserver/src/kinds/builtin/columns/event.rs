@@ -1,4 +1,4 @@
-//! Columns of Events, which two groups serve with different field names.
+//! Columns of Events. Two API groups serve Events with different field names, so cells look at both names.
 
 use jiff::Timestamp;
 use kube_apimachinery::table::Column;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{first_text, number, string, text, text_at, wide};
 
-/// Returns the columns of Events. The name is in the last column.
+/// Returns the columns of Events. Unlike for other kinds, the name is the last column, and only shown in wide tables.
 pub(super) fn event() -> Vec<Column> {
     vec![
         string(
@@ -76,7 +76,7 @@ pub(super) fn event() -> Vec<Column> {
             let count = if event["series"].is_object() {
                 number(event, "/series/count")
             } else {
-                // Events of `events.k8s.io` that have no series have no count.
+                // An Event of `events.k8s.io` without a series has no count, but has occurred once.
                 number(event, "/count").max(number(event, "/deprecatedCount")).max(1)
             };
             json!(count)

@@ -23,7 +23,7 @@ pub(super) fn job() -> Vec<Column> {
                 let parallel = number(job, "/spec/parallelism");
                 json!(match job["spec"]["completions"].as_i64() {
                     Some(wanted) => format!("{done}/{wanted}"),
-                    // Without a number of completions, the success of any Pod is the success of the Job.
+                    // Without `completions`, the success of any one pod completes the Job.
                     None if parallel > 1 => format!("{done}/1 of {parallel}"),
                     None => format!("{done}/1"),
                 })
@@ -42,7 +42,8 @@ fn status(job: &Value) -> &'static str {
         let conditions = job["status"]["conditions"].as_array();
         conditions.into_iter().flatten().any(|found| found["type"] == kind && found["status"] == "True")
     };
-    // A finished Job keeps its result while it is deleted. The last two conditions precede the result.
+    // The order is a ranking. A finished Job keeps its result while it is deleted. `FailureTarget` and `SuccessCriteriaMet` announce a result
+    // while pods still run.
     if is("Complete") {
         "Complete"
     } else if is("Failed") {
@@ -60,7 +61,7 @@ fn status(job: &Value) -> &'static str {
     }
 }
 
-/// Returns the time from the start of a Job to its end, or to now.
+/// Returns the time from the start of a Job to its completion, or until now.
 fn duration(job: &Value, now: Timestamp) -> Value {
     let time = |pointer: &str| text_at(job, pointer).and_then(|text| text.parse::<Timestamp>().ok());
     json!(match (time("/status/startTime"), time("/status/completionTime")) {

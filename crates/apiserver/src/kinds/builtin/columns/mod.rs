@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 
 type CellFn = fn(&Value, Timestamp) -> Value;
 
-/// Returns the columns of a kind. Kinds without columns of their own show the creation time.
+/// Returns the columns of a kind. Kinds without columns of their own show name and creation time.
 pub(super) fn of(kind: &str) -> Vec<Column> {
     let mut columns = vec![match kind {
         "IngressClass" => ingress_class_name(),
@@ -51,20 +51,20 @@ pub(super) fn of(kind: &str) -> Vec<Column> {
     columns
 }
 
-/// Name of a StorageClass, which says whether it is the default.
+/// Column with the name of a StorageClass, marked if it is the default.
 fn storage_class_name() -> Column {
     let cell: CellFn =
         |object, _| class_name(object, &["storageclass.kubernetes.io", "storageclass.beta.kubernetes.io"]);
     Column { cell: Cell::Builtin(cell), ..name_column() }
 }
 
-/// Name of an IngressClass, which says whether it is the default.
+/// Column with the name of an IngressClass, marked if it is the default.
 fn ingress_class_name() -> Column {
     let cell: CellFn = |object, _| class_name(object, &["ingressclass.kubernetes.io"]);
     Column { cell: Cell::Builtin(cell), ..name_column() }
 }
 
-/// Name of a class, with a note if an annotation of one of the domains makes it the default.
+/// Returns the name of a class, with a note if an annotation of one of the domains makes the class the default.
 fn class_name(object: &Value, domains: &[&str]) -> Value {
     let annotations = &object["metadata"]["annotations"];
     let is_default = domains.iter().any(|domain| annotations[format!("{domain}/is-default-class")] == "true");
@@ -83,7 +83,7 @@ pub(crate) fn of_scale(custom: bool) -> Vec<Column> {
             "replicas is the actual number of observed instances of the scaled object.",
         )
     };
-    // The cells of custom kinds come from the JSON of the scale, which contains no replicas if none are desired.
+    // kube-apiserver computes the cells for custom kinds from the JSON of the scale, which omits zero replicas.
     let replicas: CellFn = if custom {
         |scale, _| {
             scale["spec"]["replicas"]

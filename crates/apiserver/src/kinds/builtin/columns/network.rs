@@ -13,11 +13,11 @@ pub(super) fn cell(kind: &str, name: &str) -> Option<CellFn> {
     Some(match (kind, name) {
         ("Endpoints", "Endpoints") => |object, _| {
             let subsets = array(&object["subsets"]);
-            // Subsets without addresses are shown as an empty text.
+            // Only an object without subsets shows `<none>`. Subsets without addresses show an empty text.
             if subsets.len() == 0 {
                 json!("<none>")
             } else {
-                json!(shown(&subsets.flat_map(places).collect::<Vec<_>>()))
+                json!(shown(&subsets.flat_map(addresses_with_ports).collect::<Vec<_>>()))
             }
         },
         ("EndpointSlice", "AddressType") => |object, _| text(object, "/addressType"),
@@ -37,14 +37,14 @@ pub(super) fn cell(kind: &str, name: &str) -> Option<CellFn> {
     })
 }
 
-/// Returns the addresses of a subset with each of its ports.
-fn places(subset: &Value) -> Vec<String> {
+/// Returns each address of a subset with each of its ports. The ports are the outer loop.
+fn addresses_with_ports(subset: &Value) -> Vec<String> {
     let addresses: Vec<&str> =
         array(&subset["addresses"]).filter_map(|address| address["ip"].as_str()).collect();
     let ports: Vec<u16> =
         array(&subset["ports"]).filter_map(|port| u16::try_from(port["port"].as_i64()?).ok()).collect();
     if ports.is_empty() {
-        // A service without ports, for example a headless one.
+        // The Service has no ports. It may be headless.
         return addresses.into_iter().map(str::to_owned).collect();
     }
     let place = |address: &str, port: u16| match address.parse::<IpAddr>() {
@@ -59,7 +59,7 @@ fn or_unset(items: &[String]) -> Value {
     json!(if text.is_empty() { "<unset>".to_owned() } else { text })
 }
 
-/// Returns the first items, and the number of others.
+/// Lists the first items and the number of the others.
 fn shown(items: &[String]) -> String {
     match items.len().checked_sub(SHOWN) {
         Some(more) if more > 0 => format!("{} + {more} more...", items[..SHOWN].join(",")),

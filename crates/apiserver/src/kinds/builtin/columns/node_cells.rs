@@ -10,7 +10,7 @@ pub(super) fn cell(name: &str) -> CellFn {
         "Status" => |object, _| {
             let ready = match condition(object, "Ready") {
                 Some(("True", _)) => "Ready",
-                // Also for the status `Unknown`; only a node without the condition is shown as unknown.
+                // This includes the status `Unknown`. Only a node without the condition shows `Unknown`.
                 Some(_) => "NotReady",
                 None => "Unknown",
             };
@@ -22,7 +22,7 @@ pub(super) fn cell(name: &str) -> CellFn {
             let mut roles: Vec<&str> = labels
                 .filter_map(|(key, value)| match key.strip_prefix("node-role.kubernetes.io/") {
                     Some(role) => Some(role),
-                    // This label has the role as its value, the others have it in their names.
+                    // This older label has the role as its value instead of in its name.
                     None => value.as_str().filter(|_| key == "kubernetes.io/role"),
                 })
                 .filter(|role| !role.is_empty())

@@ -66,12 +66,12 @@ pub(super) fn pod() -> Vec<Column> {
 struct Summary {
     reason: String,
     ready: usize,
-    /// Number of containers, with sidecars: init containers that restart always.
+    /// Number of containers, including sidecars: init containers with `restartPolicy: Always`.
     containers: usize,
     restarts: Restarts,
 }
 
-/// Restarts of containers.
+/// Number of restarts, and the time of the last one.
 #[derive(Debug, Clone, Copy, Default)]
 struct Restarts {
     count: i64,
@@ -86,8 +86,8 @@ impl Restarts {
     }
 }
 
-/// Summarizes the pod. The reason is that of the first init container that has not succeeded, or else that of the first container with a
-/// problem, or else the phase.
+/// Summarizes a pod. The reason is that of the first init container that has not succeeded. Otherwise it is that of the first container that
+/// does not run, or the phase. A deletion overrides them all.
 fn summary(pod: &Value) -> Summary {
     let reason = first_text(pod, &["/status/reason", "/status/phase"]);
     let mut summary = Summary {
@@ -106,7 +106,7 @@ fn summary(pod: &Value) -> Summary {
     let initialized =
         list(pod, "/status/conditions").iter().find(|condition| condition["type"] == "Initialized");
     if !initializing || initialized.is_some_and(|condition| condition["status"] == "True") {
-        // Restarts of other init containers no longer count.
+        // Once the pod is initialized, restarts of init containers other than sidecars no longer count.
         summary.restarts = of_sidecars;
         add_containers(pod, &mut summary);
     }
@@ -121,10 +121,10 @@ fn summary(pod: &Value) -> Summary {
     summary
 }
 
-/// Adds the containers that run after the init containers.
+/// Adds the regular containers to the summary.
 fn add_containers(pod: &Value, summary: &mut Summary) {
     let (mut running, mut failure) = (false, None);
-    // In reverse order, so that the first container with a problem decides.
+    // Each container with a problem replaces the reason. In reverse order, the first one wins.
     for container in list(pod, "/status/containerStatuses").iter().rev() {
         summary.restarts.add(container);
         if let Some(trouble) = trouble(container) {
@@ -139,7 +139,7 @@ fn add_containers(pod: &Value, summary: &mut Summary) {
             summary.ready += 1;
         }
     }
-    // The first container has ended well, but others may run or have failed.
+    // The first container that does not run has completed, but others may still run or have failed.
     if summary.reason == "Completed" {
         if running && has_condition(pod, Some("Ready")) {
             "Running".clone_into(&mut summary.reason);
@@ -151,12 +151,12 @@ fn add_containers(pod: &Value, summary: &mut Summary) {
     }
 }
 
-/// Returns the init containers that restart always.
+/// Returns the init containers with `restartPolicy: Always`.
 fn sidecars(pod: &Value) -> impl Iterator<Item = &Value> {
     list(pod, "/spec/initContainers").iter().filter(|container| container["restartPolicy"] == "Always")
 }
 
-/// Whether an init container has neither succeeded nor started as a sidecar. Adds the state of the init containers up to this one.
+/// Whether any init container has neither succeeded nor started as a sidecar. Adds the init containers up to that one to the summary.
 fn initializing(pod: &Value, summary: &mut Summary, of_sidecars: &mut Restarts) -> bool {
     let containers = list(pod, "/status/initContainerStatuses");
     for (index, container) in containers.iter().enumerate() {
@@ -182,7 +182,7 @@ fn initializing(pod: &Value, summary: &mut Summary, of_sidecars: &mut Restarts) 
     false
 }
 
-/// Returns the reason why an init container does not run. Unlike for other containers, its end comes before its wait.
+/// Returns the reason why an init container does not run. Unlike in [`trouble`], a termination takes precedence over waiting.
 fn init_trouble(state: &Value) -> Option<String> {
     if state["terminated"].is_object() {
         return Some(end(&state["terminated"]));
@@ -192,14 +192,14 @@ fn init_trouble(state: &Value) -> Option<String> {
     waiting.map(str::to_owned)
 }
 
-/// Returns the reason why a container does not run.
+/// Returns the reason why a container does not run, or `None` if it runs.
 fn trouble(container: &Value) -> Option<String> {
     let state = &container["state"];
     let waiting = text_at(state, "/waiting/reason").filter(|reason| !reason.is_empty());
     waiting.map(str::to_owned).or_else(|| state["terminated"].is_object().then(|| end(&state["terminated"])))
 }
 
-/// Returns the reason why a container ended.
+/// Returns the reason of a termination, or else its signal or exit code.
 fn end(ended: &Value) -> String {
     match (text_at(ended, "/reason").unwrap_or_default(), number(ended, "/signal")) {
         ("", 0) => format!("ExitCode:{}", number(ended, "/exitCode")),
@@ -292,14 +292,14 @@ mod tests {
         }});
         check(&pod, "2 Running 3");
         assert_eq!(summary(&pod).containers, 2);
-        // The last restart of an init container does not count any more.
+        // The last restart of the init container no longer counts.
         assert_eq!(restarts(&pod, "2026-01-01T00:00:10Z".parse().unwrap()), "3 (5s ago)");
-        // An init container that is no sidecar has not ended, even if it has started.
+        // For an init container that is not a sidecar, having started does not mean that it is done.
         let mut started = pod.clone();
         started["status"]["initContainerStatuses"][0]["state"] = json!({"running": {}});
         started["status"]["initContainerStatuses"][0]["started"] = json!(true);
         check(&started, "0 Init:0/2 5");
-        // The condition says that the pod was initialized before.
+        // The condition says that the pod was already initialized.
         started["status"]["conditions"] = json!([{"type": "Initialized", "status": "True"}]);
         check(&started, "1 Init:0/2 1");
     }

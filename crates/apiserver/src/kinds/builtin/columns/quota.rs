@@ -14,7 +14,7 @@ pub(super) fn cell(name: &str) -> Option<CellFn> {
     })
 }
 
-/// Lists used and available amounts as `pods: 1/10`. All amounts other than limits are in the column of requests.
+/// Lists used and available amounts as `pods: 1/10`. The column of requests shows every amount that is not a limit.
 fn usage(quota: &Value, kind: AmountKind) -> Value {
     let status = &quota["status"];
     let hard = status["hard"].as_object().into_iter().flatten();
