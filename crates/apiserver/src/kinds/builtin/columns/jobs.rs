@@ -42,8 +42,8 @@ fn status(job: &Value) -> &'static str {
         let conditions = job["status"]["conditions"].as_array();
         conditions.into_iter().flatten().any(|found| found["type"] == kind && found["status"] == "True")
     };
-    // The order is a ranking. A finished Job keeps its result while it is deleted. `FailureTarget` and `SuccessCriteriaMet` announce a result
-    // while pods still run.
+    // The order is a ranking. A finished Job keeps its result while it is deleted. `FailureTarget` and `SuccessCriteriaMet` announce a
+    // result while pods still run.
     if is("Complete") {
         "Complete"
     } else if is("Failed") {

@@ -86,8 +86,8 @@ impl Restarts {
     }
 }
 
-/// Summarizes a pod. The reason is that of the first init container that has not succeeded. Otherwise it is that of the first container that
-/// does not run, or the phase. A deletion overrides them all.
+/// Summarizes a pod. The reason is that of the first init container that has not succeeded. Otherwise it is that of the first container
+/// that does not run, or the phase. A deletion overrides them all.
 fn summary(pod: &Value) -> Summary {
     let reason = first_text(pod, &["/status/reason", "/status/phase"]);
     let mut summary = Summary {

@@ -19,7 +19,7 @@ use crate::kinds::builtin::data;
 #[derive(Deserialize)]
 struct ColumnRow(String, String, i64, String);
 
-/// Returns the recorded columns of a kind after its name; `None` if the file has none for the kind.
+/// Returns the recorded columns of a kind, without the one for the name; `None` if the file does not have the kind.
 pub(super) fn of(kind: &str) -> Option<Vec<Column>> {
     let rows: Vec<ColumnRow> = serde_json::from_str(data::columns(kind)?).ok()?;
     let columns =
@@ -27,20 +27,21 @@ pub(super) fn of(kind: &str) -> Option<Vec<Column>> {
             "Age" => Some(age()),
             name => {
                 let column = column(name, kind_of_cell, *priority, description, cell(kind, name)?);
-                // The only column with a format, apart from names of objects.
+                // Apart from names of objects, only this column has a format.
                 let is_name = (kind, name) == ("VolumeAttachment", "Attacher");
                 Some(Column { format: if is_name { "name".to_owned() } else { String::new() }, ..column })
             }
         });
     let mut columns: Vec<Column> = columns.collect::<Option<_>>()?;
     if kind == "IPAddress" {
-        // kube-apiserver adds the age without a column for it.
+        // kube-apiserver adds a cell with the age, but no definition of its column.
         columns.push(Column { name: String::new(), ..age() });
     }
     Some(columns)
 }
 
-/// Returns the function that computes a column's value.
+/// Returns the function that computes a column's cell; `None` for an unknown column. A pattern without a column's name stands for a kind
+/// with one recorded column, or with the same cell in each.
 fn cell(kind: &str, name: &str) -> Option<CellFn> {
     let cell: CellFn = match (kind, name) {
         ("APIService", "Service") => |object, _| match &object["spec"]["service"] {
@@ -172,7 +173,7 @@ fn cell(kind: &str, name: &str) -> Option<CellFn> {
     Some(cell)
 }
 
-/// Formats the owner of an address as `services/default/kubernetes`.
+/// Formats the object that uses an address, as `services/default/kubernetes`.
 fn parent(address: &Value, _: Timestamp) -> Value {
     let parent = &address["spec"]["parentRef"];
     if parent.is_null() {
@@ -193,7 +194,7 @@ fn containers(object: &Value, field: &str) -> Value {
     json!(texts.join(","))
 }
 
-/// Formats the state of a ResourceClaim: whether it is deleted, allocated and in use.
+/// Formats the states of a ResourceClaim: whether it is deleted, pending or allocated, and reserved.
 fn claim_state(claim: &Value, _: Timestamp) -> Value {
     let (is_deleted, status) = (metadata::is_terminating(claim), &claim["status"]);
     let is_allocated = status["allocation"].is_object();
@@ -207,7 +208,7 @@ fn claim_state(claim: &Value, _: Timestamp) -> Value {
     json!(states.join(","))
 }
 
-/// Formats the reference to the parameters of a policy: a name, or the selector in the text form of Go's type.
+/// Formats the reference to the parameters of a policy: a name, or a selector in the text form of Go's generated `String` method.
 fn parameters(reference: &Value) -> String {
     let selector = &reference["selector"];
     match (plain(&reference["namespace"]), plain(&reference["name"])) {
@@ -243,7 +244,7 @@ fn available(object: &Value, _: Timestamp) -> Value {
     })
 }
 
-/// Formats the state of a CertificateSigningRequest: its decision, and whether it has a certificate.
+/// Formats the state of a CertificateSigningRequest: the decision, and whether it failed or has a certificate.
 fn decision(object: &Value, _: Timestamp) -> Value {
     let mut words = Vec::new();
     // A denial takes precedence over an approval.
@@ -264,7 +265,7 @@ fn decision(object: &Value, _: Timestamp) -> Value {
     json!(words.join(","))
 }
 
-/// Lists the subjects of one kind; service accounts with their namespace.
+/// Lists the subjects of one kind. Service accounts have their namespace before the name.
 fn subjects(binding: &Value, kind: &str) -> Value {
     let subjects = array(&binding["subjects"]).iter().filter(|subject| subject["kind"] == kind);
     let names: Vec<String> = subjects
@@ -280,7 +281,7 @@ fn subjects(binding: &Value, kind: &str) -> Value {
 pub(super) mod tests {
     use super::*;
 
-    /// Returns the cells of an object after its name, without ages.
+    /// Returns the cells of an object, without its name and its age.
     pub(in super::super) fn shown(kind: &str, object: &Value) -> Vec<Value> {
         let now = "2026-01-01T00:00:00Z".parse().unwrap();
         let columns = of(kind).unwrap().into_iter().filter(|column| column.name != "Age");

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::CellFn;
 use super::cell_values::{NONE, array, joined, labels, or, plain};
 
-/// Returns the function that computes a column's value; `None` for a column that the kind does not have.
+/// Returns the function that computes a column's cell; `None` for an unknown column.
 pub(super) fn cell(kind: &str, name: &str) -> Option<CellFn> {
     Some(match (kind, name) {
         ("Ingress", "Class") => |object, _| or(object, "/spec/ingressClassName", NONE),
@@ -43,7 +43,7 @@ fn external(object: &Value, _: Timestamp) -> Value {
     }
 }
 
-/// Formats as `80:30080/TCP,53/UDP`.
+/// Formats ports as `80:30080/TCP,53/UDP`.
 fn ports(object: &Value, _: Timestamp) -> Value {
     let ports = array(&object["spec"]["ports"]).iter().map(|port| {
         let node = port["nodePort"].as_i64().filter(|port| *port > 0);
@@ -54,12 +54,13 @@ fn ports(object: &Value, _: Timestamp) -> Value {
     json!(if ports.is_empty() { NONE.to_owned() } else { ports.join(",") })
 }
 
-/// Lists three hosts, and the number of rules but three. Rules without a host are not listed, but counted.
+/// Lists the first three hosts, and the number of rules beyond three. Like in kube-apiserver, rules without a host count among these, too.
 fn hosts(object: &Value, _: Timestamp) -> Value {
     const SHOWN: usize = 3;
     let rules = array(&object["spec"]["rules"]);
     let mut hosts: Vec<&str> = Vec::new();
     for rule in rules {
+        // Three hosts alone do not end the list: only another rule after them adds the count.
         if hosts.len() == SHOWN {
             return json!(format!("{} + {} more...", hosts.join(","), rules.len() - SHOWN));
         }
@@ -68,7 +69,7 @@ fn hosts(object: &Value, _: Timestamp) -> Value {
     json!(if hosts.is_empty() { "*".to_owned() } else { hosts.join(",") })
 }
 
-/// Lists the addresses of load balancers, sorted and each once.
+/// Lists the distinct addresses of load balancers in order. An IP address takes precedence over a host name.
 fn balancers(object: &Value) -> String {
     let places = array(&object["status"]["loadBalancer"]["ingress"]).iter();
     let first =

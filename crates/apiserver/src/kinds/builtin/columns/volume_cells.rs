@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::cell_values::{UNSET, array, or, plain};
 use super::{CellFn, text_at};
 
-/// Annotation that was once used instead of the field `storageClassName`, and takes precedence.
+/// Annotation that named the storage class before the field `storageClassName` existed. It takes precedence over the field.
 const STORAGE_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 
 pub(super) fn volume(name: &str) -> CellFn {
@@ -30,7 +30,7 @@ pub(super) fn claim(name: &str) -> CellFn {
         "Status" => phase,
         "Volume" => |object, _| or(object, "/spec/volumeName", ""),
         "Capacity" => |object, _| {
-            // As in Go, a missing amount is zero.
+            // A missing amount is Go's zero quantity.
             if is_bound(object) { or(object, "/status/capacity/storage", "0") } else { json!("") }
         },
         "Access Modes" => {
@@ -40,7 +40,7 @@ pub(super) fn claim(name: &str) -> CellFn {
     }
 }
 
-/// Returns the cells that volumes and claims share.
+/// Returns a cell that volumes and claims share.
 fn storage(name: &str) -> CellFn {
     match name {
         "StorageClass" => |object, _| match &object["metadata"]["annotations"][STORAGE_CLASS] {
@@ -68,7 +68,7 @@ fn modes(list: &Value) -> Value {
         ("ReadWriteMany", "RWX"),
         ("ReadWriteOncePod", "RWOP"),
     ];
-    // As in Go, neither the order nor the repetitions of the list matter.
+    // Go collects the modes in a set and prints them in this order.
     let has = |mode: &str| array(list).iter().any(|given| given == mode);
     let short: Vec<&str> = known.iter().filter(|(mode, _)| has(mode)).map(|(_, short)| *short).collect();
     json!(short.join(","))

@@ -1,4 +1,4 @@
-//! Columns of workloads.
+//! Columns of Deployments, ReplicaSets, StatefulSets and DaemonSets, and cells that other workloads share.
 
 use jiff::Timestamp;
 use kube_apimachinery::selector;
@@ -146,6 +146,7 @@ pub(super) fn images() -> Column {
     })
 }
 
+/// Lists a field of the containers in the pod template.
 pub(super) fn of_containers(object: &Value, key: &str) -> String {
     let list = object.pointer("/spec/template/spec/containers").and_then(Value::as_array);
     let values: Vec<&str> =

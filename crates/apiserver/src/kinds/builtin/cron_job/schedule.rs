@@ -4,20 +4,20 @@ use std::num::IntErrorKind;
 
 use kube_apimachinery::go::{duration, quote};
 
-/// Names of the time zones that Go contains, in order.
+/// Names of the time zones in the database that Go embeds, sorted.
 const TIME_ZONES: &str = include_str!("time_zones.txt");
-/// Descriptors that stand for schedules.
+/// Descriptors that stand for whole schedules.
 const DESCRIPTORS: [&str; 7] =
     ["@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly"];
 const MONTHS: [&str; 12] =
     ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
 const DAYS: [&str; 7] = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
 
-/// Values of one field of a schedule.
+/// Valid values of one field of a schedule.
 struct ScheduleField {
     min: u64,
     max: u64,
-    /// Names of the values from `min` on.
+    /// Names of the values, starting with that of `min`.
     names: &'static [&'static str],
 }
 
@@ -30,13 +30,13 @@ const FIELDS: [ScheduleField; 5] = [
     ScheduleField { min: 0, max: 6, names: &DAYS },
 ];
 
-/// Checks a schedule that is not empty.
+/// Checks the syntax of a schedule. The caller reports an empty one.
 pub(super) fn check_schedule(schedule: &str) -> Result<(), String> {
     let mut rest = schedule;
     if schedule.starts_with("TZ=") || schedule.starts_with("CRON_TZ=") {
         let (zone, after) =
             schedule.split_once('=').unwrap_or_default().1.split_once(' ').ok_or_else(|| {
-                // The Go library reads beyond the end of the text; kube-apiserver reports its panic.
+                // Without a space, the Go library slices up to index -1. kube-apiserver catches the panic and reports its text.
                 "invalid schedule format: runtime error: slice bounds out of range [:-1]".to_owned()
             })?;
         load_zone(zone).map_err(|why| format!("provided bad location {zone}: {why}"))?;
@@ -80,7 +80,7 @@ fn check_range(text: &str, field: &ScheduleField) -> Result<(), String> {
             (number, number)
         }
         [first, last] => (value(first, field)?, value(last, field)?),
-        // The first value is read before the hyphens are counted.
+        // The library parses the first value before it counts the hyphens.
         [first, ..] => {
             value(first, field)?;
             return Err(format!("too many hyphens: {text}"));
@@ -91,7 +91,7 @@ fn check_range(text: &str, field: &ScheduleField) -> Result<(), String> {
         [_] => 1,
         [_, step] => {
             let step = number(step)?;
-            // A single value with a step is the start of a range.
+            // A single value with a step means the range from that value to the maximum.
             if bounds.len() == 1 {
                 end = field.max;
             }
@@ -99,6 +99,7 @@ fn check_range(text: &str, field: &ScheduleField) -> Result<(), String> {
         }
         _ => return Err(format!("too many slashes: {text}")),
     };
+    // `*` with hyphens after it, such as `*-5`, passes: the library ignores the rest.
     if start < field.min {
         return Err(format!("beginning of range ({start}) below minimum ({}): {text}", field.min));
     }
@@ -114,7 +115,7 @@ fn check_range(text: &str, field: &ScheduleField) -> Result<(), String> {
     Ok(())
 }
 
-/// Reads a number or the name of a value.
+/// Reads a number, or the name of a value in any case.
 fn value(text: &str, field: &ScheduleField) -> Result<u64, String> {
     let lower = text.to_lowercase();
     match (field.min..).zip(field.names).find(|(_, name)| **name == lower) {
@@ -134,7 +135,7 @@ fn number(text: &str) -> Result<u64, String> {
     u64::try_from(parsed).map_err(|_| format!("negative number ({parsed}) not allowed: {text}"))
 }
 
-/// Returns the reasons why a text is no time zone of a CronJob.
+/// Returns the reasons why a text is not a valid time zone for a CronJob.
 pub(super) fn check_time_zone(name: &str) -> Vec<String> {
     const MAX_PART: usize = 14;
     if name.is_empty() {
@@ -151,14 +152,14 @@ pub(super) fn check_time_zone(name: &str) -> Vec<String> {
     if !name.split('/').all(is_part) {
         return vec![format!("unknown time zone {name}")];
     }
-    // The zone of the server's machine has no meaning for a CronJob.
+    // `Local` is Go's name for the time zone of the machine, which is not that of the controller.
     let of_machine = name.eq_ignore_ascii_case("Local").then(|| {
         "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones".to_owned()
     });
     of_machine.into_iter().chain(load_zone(name).err()).collect()
 }
 
-/// Finds a time zone as Go does.
+/// Looks up a time zone, with the special cases and errors of Go's `time.LoadLocation`.
 fn load_zone(name: &str) -> Result<(), String> {
     if ["", "UTC", "Local"].contains(&name) {
         return Ok(());

@@ -1,12 +1,13 @@
-//! Metrics, behavior and conditions in the annotations of `autoscaling/v1`: JSON texts with the fields in the order of Go's structs.
+//! Metrics, behavior and conditions in annotations of `autoscaling/v1`, which has no fields for them. They are JSON with the fields in the
+//! order of Go's structs.
 
 use kube_apimachinery::go;
 use serde_json::{Map, Value, json};
 
-/// Sources of metrics, in the order of the fields of `MetricSpec`.
+/// Sources of metrics, in the order of the fields of Go's `MetricSpec`.
 const SOURCES: [&str; 5] = ["object", "pods", "resource", "containerResource", "external"];
 
-/// Returns a metric of `autoscaling/v2` as JSON of `autoscaling/v1`; `value` is `target`, or `current` in the status.
+/// Returns a metric of `autoscaling/v2` as JSON of `autoscaling/v1`. `value` is `target` in the spec, `current` in the status.
 pub(super) fn shown(metric: &Value, value: &str) -> String {
     let mut fields = vec![("type", text(&metric["type"]))];
     for source in SOURCES {
@@ -22,7 +23,7 @@ fn shown_source(source: &str, about: &Value, value: &str) -> String {
     let selector = metric.get("selector").filter(|selector| !selector.is_null()).map(shown_selector);
     let quantity = |field: &str| text(&target[field]);
     let or_zero = |field: &str| Some(quantity(field).unwrap_or_else(|| "\"0\"".to_owned()));
-    // Some quantities are pointers in Go's spec, but not in its status, which writes absent ones as 0.
+    // Some quantities are pointers in Go's spec, but values in its status, which therefore writes absent ones as 0.
     let average = || if value == "target" { quantity("averageValue") } else { or_zero("averageValue") };
     let name =
         |in_status: &'static str, in_spec: &'static str| if value == "target" { in_spec } else { in_status };
@@ -75,7 +76,8 @@ fn shown_selector(selector: &Value) -> String {
     object([("matchLabels", part("matchLabels")), ("matchExpressions", part("matchExpressions"))])
 }
 
-/// Returns the behavior with the field names of Go's internal struct, as in kube-apiserver.
+/// Returns the behavior as JSON. kube-apiserver encodes its internal struct here, which has no JSON tags, so the names are those of Go's
+/// fields.
 pub(super) fn shown_behavior(behavior: &Value) -> String {
     let rules = |direction: &str| match behavior.get(direction).filter(|rules| rules.is_object()) {
         None => "null".to_owned(),
@@ -113,7 +115,7 @@ pub(super) fn shown_condition(condition: &Value) -> String {
     ])
 }
 
-/// Returns a metric of `autoscaling/v1` in `autoscaling/v2`; `value` is `target`, or `current` in the status.
+/// Converts a metric of `autoscaling/v1` to `autoscaling/v2`. `value` is `target` in the spec, `current` in the status.
 pub(super) fn stored(metric: &Value, value: &str) -> Value {
     let mut converted = Map::new();
     converted.insert("type".into(), metric["type"].clone());
@@ -137,7 +139,7 @@ fn stored_source(source: &str, about: &Value, value: &str) -> Value {
     let kind = match source {
         "object" => {
             let average = about.get("averageValue").filter(|average| !average.is_null());
-            // `autoscaling/v1` writes an absent value as 0, so a 0 beside an average means that there is none.
+            // `autoscaling/v1` writes an absent value as 0, so 0 beside an average means absent.
             set("value", field("Value").filter(|number| average.is_none() || **number != "0"));
             set("averageValue", average);
             if average.is_none() { "Value" } else { "AverageValue" }
@@ -154,7 +156,7 @@ fn stored_source(source: &str, about: &Value, value: &str) -> Value {
         _ => {
             let utilization = field("AverageUtilization");
             set("averageUtilization", utilization);
-            // The status has 0 for an absent value too. A client that sends this 0 in an annotation of its own loses it.
+            // The status also has 0 for an absent value. A real 0 in an annotation that a client wrote is lost.
             let is_absent = |number: &Value| value == "current" && utilization.is_some() && *number == "0";
             set("averageValue", field("AverageValue").filter(|number| !is_absent(number)));
             if field("AverageUtilization").is_some() || !has_average { "Utilization" } else { "AverageValue" }
@@ -185,9 +187,9 @@ fn stored_source(source: &str, about: &Value, value: &str) -> Value {
     converted
 }
 
-/// Returns the behavior from its annotation; `None` if it has no rules.
+/// Converts the behavior in an annotation; `None` if it has no rules.
 pub(super) fn stored_behavior(behavior: &Value) -> Option<Value> {
-    // Go matches the names of fields in any case.
+    // Go's JSON decoder matches names of fields in any case, so both `ScaleUp` and `scaleUp` are read.
     let field = |object: &Value, name: &str| -> Option<Value> {
         let fields = object.as_object()?;
         let (_, value) = fields.iter().find(|(field, _)| field.eq_ignore_ascii_case(name))?;
@@ -219,12 +221,12 @@ fn text(value: &Value) -> Option<String> {
     (!value.is_null()).then(|| go::json(value))
 }
 
-/// Like [`text`], with an empty text for null.
+/// Like [`text`], but null becomes the empty text.
 fn text_or_empty(value: &Value) -> Option<String> {
     Some(text(value).unwrap_or_else(|| "\"\"".to_owned()))
 }
 
-/// Returns an object with the fields that have a value, in their order.
+/// Writes a JSON object with the fields that have a value, in the given order.
 fn object<'a>(fields: impl IntoIterator<Item = (&'a str, Option<String>)>) -> String {
     let fields = fields.into_iter().filter_map(|(name, value)| Some(format!("\"{name}\":{}", value?)));
     format!("{{{}}}", fields.collect::<Vec<_>>().join(","))

@@ -11,7 +11,7 @@ use crate::kinds::builtin::shared::label_selector::invalid;
 use crate::kinds::builtin::shared::resource_names;
 
 const TYPES: [&str; 5] = ["ContainerResource", "External", "Object", "Pods", "Resource"];
-/// Types of metrics with their fields, in the order in which the fields are validated.
+/// Types of metrics and the field of each, in the order in which kube-apiserver validates the fields.
 const SOURCES: [(&str, &str); 5] = [
     ("Object", "object"),
     ("External", "external"),
@@ -24,19 +24,20 @@ const MAX_PERIOD: i64 = 1800;
 const BOTH: &str = "may not set both a target raw value and a target utilization";
 const NEITHER: &str = "must set either a target raw value or a target utilization";
 
-/// Whether a reference may lack an API group.
+/// Check of the API group in a reference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ReferenceGroup {
     Required,
     Optional,
-    /// The version of an unchanged reference is not validated again.
+    /// For an unchanged reference, which an older server may have accepted.
     Unchecked,
 }
 
-/// Validates the spec of an autoscaler; `old` is its former state.
+/// Validates the spec of an autoscaler. `old` is the state before an update.
 pub(super) fn validate(new: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let (spec, old) = (&new["spec"], old.map(|old| &old["spec"]));
     let (min, max) = (spec["minReplicas"].as_i64(), spec["maxReplicas"].as_i64().unwrap_or_default());
+    // Scaling to zero is behind a feature gate that is off by default. An autoscaler that already has the minimum 0 keeps it.
     let lowest = i64::from(old.is_none_or(|old| old["minReplicas"] != 0));
     let mut errors = Vec::new();
     if let Some(min) = min.filter(|min| *min < lowest) {
@@ -58,7 +59,7 @@ pub(super) fn validate(new: &Value, old: Option<&Value>) -> Vec<FieldError> {
     };
     let group = match old {
         Some(old) if is_same(old) => ReferenceGroup::Unchecked,
-        // The only scalable kind without a group.
+        // This is the only scalable kind in the core group.
         _ if text(target, "kind") == "ReplicationController" => ReferenceGroup::Optional,
         _ => ReferenceGroup::Required,
     };
@@ -105,7 +106,7 @@ fn reference(reference: &Value, group: ReferenceGroup, path: &str) -> Vec<FieldE
     errors
 }
 
-/// Validates that a metric has the field of its type, and that field.
+/// Checks that a metric has only the field of its type, and validates the field.
 fn metric(metric: &Value, path: &str) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let kind = text(metric, "type");
@@ -119,6 +120,7 @@ fn metric(metric: &Value, path: &str) -> Vec<FieldError> {
     }
     let mut present = SOURCES.iter().filter(|(_, field)| !metric[*field].is_null());
     let count = present.clone().count();
+    // Only the first field is validated. Each other one is reported below.
     if let Some((kind, field)) = present.next() {
         errors.extend(source(kind, &metric[*field], &format!("{path}.{field}")));
     }
@@ -129,7 +131,7 @@ fn metric(metric: &Value, path: &str) -> Vec<FieldError> {
             errors.push(FieldError::required(format!("{path}.{expected}"), why));
         }
         Some(_) => {}
-        // kube-apiserver reports an unknown type twice.
+        // kube-apiserver reports an unknown type a second time.
         None => errors.push(FieldError::not_supported(field, kind, &TYPES)),
     }
     if count != 1 {
@@ -186,7 +188,7 @@ fn source(kind: &str, source: &Value, path: &str) -> Vec<FieldError> {
     errors
 }
 
-/// Validates the names of a resource and of a container.
+/// Validates the name of a resource, and of the container if the metric has one.
 fn resource(kind: &str, source: &Value, path: &str) -> Vec<FieldError> {
     let (name, container) = (text(source, "name"), text(source, "container"));
     let mut errors = Vec::new();
