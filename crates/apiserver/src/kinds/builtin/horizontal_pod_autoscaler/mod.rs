@@ -1,7 +1,6 @@
 //! HorizontalPodAutoscalers: `autoscaling/v1` has a single metric, `v2` a list. They are stored as `v2`.
 //!
-//! Fields that the older version lacks are kept in annotations, so that a client that reads and writes an object in that version loses
-//! none.
+//! In `v1`, annotations hold the fields that this version lacks. A client that reads and writes an object as `v1` therefore loses none.
 
 mod annotation_text;
 mod autoscaler_rules;
@@ -17,7 +16,7 @@ use super::shared::fields::{set, within};
 use crate::kind::WriteContext;
 use crate::kind::resource::Resource;
 
-/// Fields that `v1` keeps in annotations: the annotation, and the path of the field in `v2`.
+/// Fields that `v1` keeps in annotations: the annotation, and the part and the name of the field in `v2`.
 const KEPT: [(&str, &str, &str); 4] = [
     ("autoscaling.alpha.kubernetes.io/metrics", "spec", "metrics"),
     ("autoscaling.alpha.kubernetes.io/behavior", "spec", "behavior"),
@@ -28,7 +27,7 @@ const ANNOTATIONS: [&str; 4] = [KEPT[0].0, KEPT[1].0, KEPT[2].0, KEPT[3].0];
 /// Stored version.
 const STORED: &str = "autoscaling/v2";
 const TARGET: &str = "targetCPUUtilizationPercentage";
-/// Default target of the CPU utilization.
+/// Default target of the CPU utilization in percent.
 const PERCENT: u32 = 80;
 const CURRENT: &str = "currentCPUUtilizationPercentage";
 
@@ -80,7 +79,7 @@ impl BuiltinKind for HorizontalPodAutoscaler {
             return;
         }
         to_storage(object);
-        // One version writes some fields as zero that the other omits.
+        // `v2` writes some fields that `v1` omits, for example empty ones.
         if let Some(message) = go_struct::message_of_kind(STORED, &resource.kind) {
             go_struct::complete(message, object);
         }
@@ -101,12 +100,12 @@ impl BuiltinKind for HorizontalPodAutoscaler {
     }
 }
 
-/// Whether the object is of the older version, which keeps fields in annotations.
+/// Whether the object is in `v1`, which keeps fields in annotations.
 fn is_older(object: &Value) -> bool {
     object["apiVersion"] != STORED
 }
 
-/// Restores the annotations of `v1` that hold fields of `part`, which a write leaves as they are.
+/// Restores the annotations that hold fields of `part`: the write must not change this part, so its annotations must not change either.
 fn keep_annotations(part: &str, old: &Value, new: &mut Value) {
     for (annotation, ..) in KEPT.iter().filter(|(_, of, _)| *of == part) {
         match old["metadata"]["annotations"].get(*annotation) {
@@ -139,8 +138,8 @@ fn drop_annotations(object: &mut Value) {
     drop_empty_annotations(object);
 }
 
-/// Converts an object of `v1` to the stored version and back, as decoding in kube-apiserver does. The
-/// conversion back writes the annotations.
+/// Converts an object of `v1` to the stored version and back, as kube-apiserver does by decoding to its internal type. The way back
+/// rewrites the annotations.
 fn normalize(object: &mut Value) {
     const KIND: &str = "HorizontalPodAutoscaler";
     to_storage(object);
@@ -153,7 +152,7 @@ fn normalize(object: &mut Value) {
     }
 }
 
-/// Returns an autoscaler of any version in the stored one.
+/// Returns an autoscaler of either version in the stored version.
 pub(super) fn stored(object: &Value) -> Cow<'_, Value> {
     if !is_older(object) {
         return Cow::Borrowed(object);
@@ -163,7 +162,7 @@ pub(super) fn stored(object: &Value) -> Cow<'_, Value> {
     Cow::Owned(object)
 }
 
-/// Sets defaults after the fields were completed. The default metric is not set if an annotation of `v1` has metrics.
+/// Sets defaults in an object that has all fields of its Go type. Metrics in an annotation of `v1` replace the default metric.
 fn default(object: &mut Value) {
     let is_new = !is_older(object);
     let annotation = object["metadata"]["annotations"][KEPT[0].0].as_str();
@@ -196,7 +195,7 @@ fn default_metrics(spec: &mut Value) {
     }
 }
 
-/// Sets default rules of scaling up and down, once there is a rule for either.
+/// Sets default rules for scaling up and down if the client sent any behavior.
 fn default_behavior(behavior: &mut Value) {
     let percent = json!({"type": "Percent", "value": 100, "periodSeconds": 15});
     let pods = json!({"type": "Pods", "value": 4, "periodSeconds": 15});
@@ -214,7 +213,7 @@ fn to_storage(object: &mut Value) {
     let mut texts = Vec::new();
     if let Some(annotations) = object.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) {
         for (annotation, part, field) in KEPT {
-            // Annotations that are not JSON are lost, as in kube-apiserver.
+            // Like kube-apiserver, this drops annotations that are not JSON.
             let text = annotations.remove(annotation);
             let text = text.as_ref().and_then(Value::as_str);
             if let Some(value) = text.and_then(|text| serde_json::from_str::<Value>(text).ok()) {
@@ -239,7 +238,7 @@ fn to_storage(object: &mut Value) {
     for (part, field, value) in texts {
         let value = match field {
             "metrics" => {
-                // The CPU metric, which has a field of its own in `v1`, comes last.
+                // The CPU metric, for which `v1` has a field, comes last.
                 let own = object[part][field].as_array().cloned().unwrap_or_default();
                 let others = value
                     .as_array()
@@ -278,16 +277,16 @@ fn from_storage(object: &mut Value) {
             resource[value]["averageUtilization"].as_i64().filter(|_| is_processor)
         };
         let mut percents = list.iter().filter_map(utilization);
-        // The first one of the spec, and the last one of the status.
+        // kube-apiserver takes the first CPU metric of the spec, but the last one of the status.
         let percent = if value == "target" { percents.next() } else { percents.next_back() };
         if let Some(percent) = percent {
             put(object, part, old, json!(percent));
         }
-        // In the status the annotation has the CPU metric too, because the field holds its utilization without its value.
+        // In the status, the annotation contains the CPU metric as well: the field holds only its utilization, not its value.
         let others = list.iter().filter(|metric| value == "current" || utilization(metric).is_none());
         let others: Vec<String> = others.map(|metric| annotation_text::shown(metric, value)).collect();
         if !others.is_empty() {
-            // `KEPT[0]` has the metrics of the spec, `KEPT[3]` those of the status.
+            // `KEPT[0]` is for the metrics of the spec, `KEPT[3]` for those of the status.
             texts.push((KEPT[usize::from(value == "current") * 3].0, format!("[{}]", others.join(","))));
         }
     }
@@ -301,7 +300,7 @@ fn from_storage(object: &mut Value) {
         let conditions: Vec<String> = conditions.iter().map(annotation_text::shown_condition).collect();
         texts.push((KEPT[2].0, format!("[{}]", conditions.join(","))));
     }
-    // Annotations of these names in the stored object come from a client. This conversion writes its own.
+    // In a stored object, annotations of these names come from a client. The conversion replaces them with its own.
     drop_annotations(object);
     for (annotation, text) in texts {
         annotate(object, annotation, json!(text));

@@ -1,4 +1,4 @@
-//! Validation of the spec of a Job, which a CronJob has as well.
+//! Validation of the spec of a Job, which is also the spec of a CronJob's Job template.
 
 use kube_apimachinery::status::FieldError;
 use kube_apimachinery::{go, names};
@@ -10,7 +10,7 @@ use crate::kinds::builtin::shared::field_checks::{invalid_text, not_negative, su
 use crate::kinds::builtin::shared::fields::text;
 use crate::kinds::builtin::shared::{label_selector, pod_spec};
 
-/// Numbers of the spec that are not negative.
+/// Numbers of the spec that must not be negative.
 const NUMBERS: [&str; 7] = [
     "parallelism",
     "completions",
@@ -21,11 +21,11 @@ const NUMBERS: [&str; 7] = [
     "maxFailedIndexes",
 ];
 
-/// Numbers of completions and of parallel pods above which the completed indexes of a Job may be too many for its status.
+/// Numbers of completions and of parallel pods above which the text of the completed indexes may grow too large for the status.
 const MANY_COMPLETIONS: i64 = 100_000;
 const MUCH_PARALLELISM: i64 = 10_000;
 
-/// Validates the spec of a Job with its selector.
+/// Validates the spec of a Job, including its selector.
 pub(super) fn validate_spec(job: &Value) -> Vec<FieldError> {
     let spec = &job["spec"];
     let mut errors = validate_of_template(job, "spec");
@@ -36,7 +36,7 @@ pub(super) fn validate_spec(job: &Value) -> Vec<FieldError> {
         errors.extend(label_selector::validate(selector, "spec.selector"));
     }
     let labels = &spec["template"]["metadata"]["labels"];
-    // A missing selector matches nothing.
+    // For Go, a nil selector matches nothing. An invalid selector is not compared: its own errors are sufficient.
     let matches = label_selector::parse(selector).map(|parsed| parsed.matches_labels(Some(labels)));
     if selector.is_null() || matches == Some(false) {
         let why = "`selector` does not match template `labels`";
@@ -45,8 +45,9 @@ pub(super) fn validate_spec(job: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// Validates the spec of a Job, or of the Jobs of a CronJob, at `path`, except for the selector.
+/// Validates the Job spec at `path` of a Job or a CronJob, except for the selector.
 pub(in crate::kinds::builtin) fn validate_of_template(object: &Value, path: &str) -> Vec<FieldError> {
+    // The limits keep the text of the indexes in the status small. Above `MAX_INDEXED` completions, `MAX_OF_MANY` applies.
     const MAX_INDEXED: i64 = 100_000;
     const MAX_OF_MANY: i64 = 10_000;
     const MAX_MANAGER: usize = 63;
@@ -137,7 +138,7 @@ pub(in crate::kinds::builtin) fn validate_of_template(object: &Value, path: &str
     errors
 }
 
-/// Validates that the selector and the labels of the template are those that the server generates.
+/// Checks that the selector and the labels of the template are those that the server generates.
 pub(super) fn validate_generated_selector(job: &Value, old: Option<&Value>) -> Vec<FieldError> {
     const PATH: &str = "spec.template.metadata";
     let (spec, metadata) = (&job["spec"], &job["metadata"]);
@@ -145,7 +146,7 @@ pub(super) fn validate_generated_selector(job: &Value, old: Option<&Value>) -> V
         return Vec::new();
     }
     let labels = &spec["template"]["metadata"]["labels"];
-    // Jobs of old servers lack the labels with a prefix.
+    // Jobs of older servers lack the labels with a prefix, so an update requires these only if the old Job has both.
     let has_both = |job: &Value| {
         let labels = &job["spec"]["template"]["metadata"]["labels"];
         [UID_LABELS[0], NAME_LABELS[0]].iter().all(|label| labels.get(*label).is_some())
@@ -176,7 +177,7 @@ pub(super) fn validate_generated_selector(job: &Value, old: Option<&Value>) -> V
     }
     let expected: Map<String, Value> =
         expected.iter().map(|(label, value)| ((*label).to_owned(), json!(value))).collect();
-    // Errors of an invalid selector are reported with the rest of the spec.
+    // An invalid selector is reported with the rest of the spec.
     let selects = label_selector::parse(&spec["selector"])
         .is_none_or(|selector| selector.matches_labels(Some(&Value::Object(expected))));
     if !selects {
@@ -186,7 +187,7 @@ pub(super) fn validate_generated_selector(job: &Value, old: Option<&Value>) -> V
     errors
 }
 
-/// Checks that the pods of an indexed Job can have their host names, which end with their index.
+/// Checks that the pods of an indexed Job get valid host names. These end with the index, so the last one is the longest.
 pub(super) fn host_names(job: &Value) -> Option<FieldError> {
     let spec = &job["spec"];
     let count =
@@ -199,7 +200,7 @@ pub(super) fn host_names(job: &Value) -> Option<FieldError> {
     })
 }
 
-/// Returns the warning about an indexed Job at `path` with too many indexes.
+/// Returns the warning about an indexed Job with too many indexes, whose spec is at `path`.
 pub(in crate::kinds::builtin) fn many_indexes(spec: &Value, path: &str) -> Option<String> {
     let number = |field: &str| spec[field].as_i64().unwrap_or_default();
     let is_many = spec["completionMode"] == "Indexed"

@@ -1,4 +1,5 @@
-//! Rules for writes of a Job's status. Most of them apply only if one of their fields changes, so that other writes pass.
+//! Rules for writes of a Job's status. Most rules apply only if one of their fields changes, so a status that an older server accepted does
+//! not block other writes.
 
 use jiff::Timestamp;
 use kube_apimachinery::status::FieldError;
@@ -24,7 +25,7 @@ pub(super) fn validate(old: &Value, new: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// Former and new status of a Job, and its spec, which a write of the status does not change.
+/// Old and new status of a Job, and its spec, which a write of the status does not change.
 struct JobStatus<'a> {
     old: &'a Value,
     new: &'a Value,
@@ -42,12 +43,12 @@ impl JobStatus<'_> {
         (complete.0 || failed.0, complete.1 || failed.1)
     }
 
-    /// Whether a field that is a pointer in Go changes.
+    /// Whether a field changes. For Go's pointers, absent and zero differ.
     fn changes(&self, field: &str) -> bool {
         self.old[field] != self.new[field]
     }
 
-    /// Whether a number that is 0 if absent changes.
+    /// Whether a number changes that is not a pointer in Go, so that absent and zero are equal.
     fn changes_number(&self, field: &str) -> bool {
         number(self.old, field) != number(self.new, field)
     }
@@ -61,6 +62,7 @@ impl JobStatus<'_> {
     fn numbers(&self) -> Vec<FieldError> {
         let mut errors: Vec<FieldError> =
             COUNTERS.iter().filter_map(|field| not_negative(self.new, field, "status")).collect();
+        // A UID must not occur in both lists either.
         let mut seen = Vec::new();
         for field in ["succeeded", "failed"] {
             let uids = list(&self.new["uncountedTerminatedPods"], field).iter().filter_map(Value::as_str);
@@ -78,7 +80,7 @@ impl JobStatus<'_> {
         errors
     }
 
-    /// Rules for a Job that has ended, and for its times.
+    /// Rules for finished Jobs, and for the times of start and completion.
     fn end(&self) -> Vec<FieldError> {
         let (complete, failed) = (self.condition("Complete").1, self.condition("Failed").1);
         let (target, success) = (self.condition("FailureTarget").1, self.condition("SuccessCriteriaMet").1);
@@ -118,6 +120,7 @@ impl JobStatus<'_> {
             let why = "active>0 is invalid for finished job";
             errors.push(FieldError::invalid("status.active", &active.to_string(), why));
         }
+        // The controller finishes such a Job without starting it.
         let never_starts = self.spec["suspend"] == true && self.spec["completions"] == 0;
         if (finishes || starts) && !never_starts && finished && start.is_empty() {
             errors.push(FieldError::required(START_TIME, "startTime is required for finished job"));
@@ -136,14 +139,14 @@ impl JobStatus<'_> {
         if !(finishes || self.changes(FIELD)) || !is_finished || lists.iter().all(|list| list.is_empty()) {
             return None;
         }
-        // Go shows a list without elements as null.
+        // Go's internal type has nil for an empty list here, which is shown as null.
         let [succeeded, failed] =
             lists.map(|list| if list.is_empty() { "null".to_owned() } else { Value::from(list).to_string() });
         let shown = format!("{{\"Succeeded\":{succeeded},\"Failed\":{failed}}}");
         Some(FieldError::invalid(format!("status.{FIELD}"), &shown, "must be empty for finished job"))
     }
 
-    /// Rules for completed and failed indexes.
+    /// Rules for completed and failed indexes. Without `completions`, their syntax is not checked.
     fn indexes(&self) -> Vec<FieldError> {
         let completions = self.spec["completions"].as_i64();
         let per_index = self.spec["backoffLimitPerIndex"].is_i64();
@@ -211,7 +214,7 @@ impl JobStatus<'_> {
         errors
     }
 
-    /// Rules that compare the new status with the former one.
+    /// Rules that compare the new status with the old one: results, counters and times only move forward.
     fn transitions(&self) -> Vec<FieldError> {
         let mut errors = Vec::new();
         for kind in ["Failed", "Complete", "FailureTarget"] {
@@ -219,7 +222,7 @@ impl JobStatus<'_> {
                 errors.push(refused(&format!("cannot disable the terminal {kind}=True condition")));
             }
         }
-        // A Job with as many pods as completions can be scaled down.
+        // An elastic indexed Job can be scaled down, and then loses successes of the removed indexes.
         let shrinks =
             self.spec["completionMode"] == "Indexed" && self.spec["completions"] == self.spec["parallelism"];
         for (field, may_decrease) in [("failed", false), ("succeeded", shrinks)] {
@@ -234,6 +237,7 @@ impl JobStatus<'_> {
         {
             errors.push(FieldError::invalid(COMPLETION_TIME, &completion.to_string(), "field is immutable"));
         }
+        // A Job gets a new start time when it is resumed, and loses it while it is suspended.
         let resumes = has(self.old, "Suspended", "True") && has(self.new, "Suspended", "False");
         let is_running = self.spec["suspend"] != true;
         if self.old["startTime"].is_string() && self.changes("startTime") && !resumes && is_running {
@@ -263,7 +267,7 @@ fn number(status: &Value, field: &str) -> i64 {
     status[field].as_i64().unwrap_or_default()
 }
 
-/// Builds an error about the conditions that does not show them.
+/// Builds an error about the conditions that does not show their value.
 fn refused(why: &str) -> FieldError {
     FieldError {
         reason: "FieldValueInvalid",

@@ -6,7 +6,8 @@ use serde_json::{Map, Value, json};
 use crate::kinds::builtin::shared::fields::{elements, list, put};
 use crate::kinds::builtin::shared::immutable_fields::{immutable, immutable_struct};
 
-/// Checks the immutable fields of a Job. The scheduling of a suspended Job may change.
+/// Checks the immutable fields of a Job. Placement and resources of a suspended Job may change, so that a queue controller can decide where
+/// it runs.
 pub(super) fn validate_update(old_job: &Value, new_job: &Value) -> Vec<FieldError> {
     let (old, new) = (&old_job["spec"], &new_job["spec"]);
     let mut errors = Vec::new();
@@ -22,6 +23,7 @@ pub(super) fn validate_update(old_job: &Value, new_job: &Value) -> Vec<FieldErro
     }
     errors.extend(immutable("spec", old, new, &["selector"]));
     let template = &new["template"];
+    // The comparison starts from the old template with the allowed changes applied. Anything else that differs is an error.
     errors.extend(if is_idle(old_job) {
         let kept = with_resources(with_placement(&old["template"], template), &template["spec"]);
         immutable_struct("spec.template.spec", "core.PodSpec", &kept["spec"], &template["spec"])
@@ -48,7 +50,7 @@ fn is_idle(job: &Value) -> bool {
         && status["active"].as_i64().unwrap_or_default() == 0
 }
 
-/// Returns the old template of a Job with the fields of `new` that determine where its pods run.
+/// Returns the old template with those fields of the new one that decide where pods run.
 fn with_placement(old: &Value, new: &Value) -> Value {
     let mut template = old.clone();
     let mut take = |path: &str| match new.pointer(path) {
@@ -64,7 +66,7 @@ fn with_placement(old: &Value, new: &Value) -> Value {
     ] {
         take(path);
     }
-    // Affinity to nodes may change, affinity to pods may not.
+    // Node affinity may change, pod affinity may not.
     let affinity = &new["spec"]["affinity"];
     let mut kept = old["spec"]["affinity"].clone();
     if !affinity.is_null() || !kept.is_null() {
@@ -79,7 +81,8 @@ fn with_placement(old: &Value, new: &Value) -> Value {
     template
 }
 
-/// Returns a template with the resources of the containers in `spec`, as far as these have the same names.
+/// Returns a template with the resources of the containers in `spec`. Containers with other names, or another number of them, keep theirs;
+/// the comparison then reports the change.
 fn with_resources(mut template: Value, spec: &Value) -> Value {
     for field in ["containers", "initContainers"] {
         let given = list(spec, field);
@@ -95,7 +98,7 @@ fn with_resources(mut template: Value, spec: &Value) -> Value {
     template
 }
 
-/// Sets a field that is two levels deep; null removes it.
+/// Sets a field at a path of two names; null removes it.
 fn set_at(value: &mut Value, path: &str, to: Value) {
     let mut names = path.split('/').skip(1);
     let (Some(outer), Some(inner)) = (names.next(), names.next()) else {

@@ -1,4 +1,4 @@
-//! Policies of a Job: which failures of pods count, and when the Job has succeeded.
+//! Pod failure policy and success policy of a Job.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ use crate::kinds::builtin::shared::label_selector::invalid;
 /// Maximum number of rules of a policy.
 const MAX_RULES: usize = 20;
 
-/// Validates the policy for failed pods of the Job with this spec.
+/// Validates the pod failure policy in the spec of a Job.
 pub(super) fn validate_failure_policy(spec: &Value, path: &str) -> Vec<FieldError> {
     let rules = list(&spec["podFailurePolicy"], "rules");
     let path = format!("{path}.rules");
@@ -113,7 +113,7 @@ fn validate_exit_codes(spec: &Value, codes: &Value, path: &str) -> Vec<FieldErro
     errors
 }
 
-/// Validates the policy for the success of the Job with this spec.
+/// Validates the success policy in the spec of a Job.
 pub(super) fn validate_success_policy(spec: &Value, path: &str) -> Vec<FieldError> {
     let policy = &spec["successPolicy"];
     let rules = list(policy, "rules");
@@ -136,7 +136,8 @@ pub(super) fn validate_success_policy(spec: &Value, path: &str) -> Vec<FieldErro
     for (index, rule) in rules.iter().enumerate() {
         let completions = match spec["completions"].as_i64() {
             Some(completions) => completions,
-            // Without the number of completions, which an indexed Job must have, kube-apiserver fails to validate a rule with contents.
+            // An indexed Job must have `completions`. Without them, kube-apiserver panics at a rule that is not empty; this returns the
+            // errors so far.
             None if rule.as_object().is_some_and(|rule| !rule.is_empty()) => return errors,
             None => 0,
         };
@@ -153,7 +154,7 @@ fn validate_success_rule(completions: i64, rule: &Value, path: &str) -> Vec<Fiel
         let why = "at least one of succeededCount or succeededIndexes must be specified";
         errors.push(FieldError::required(path, why));
     }
-    // Indexes that cannot be read count as none.
+    // Invalid indexes count as none.
     let mut total = 0;
     if let Some(indexes) = indexes {
         let field = format!("{path}.succeededIndexes");
@@ -227,7 +228,7 @@ fn count_indexes(text: &str, completions: i64) -> Result<i64, String> {
     Ok(total)
 }
 
-/// Checks that a required text is one of those that are supported.
+/// Checks that a required text is one of the supported values.
 fn one_of(given: &str, field: String, supported: &[&str]) -> Option<FieldError> {
     if given.is_empty() {
         let values: Vec<String> = supported.iter().map(|value| quote(value)).collect();
@@ -236,7 +237,7 @@ fn one_of(given: &str, field: String, supported: &[&str]) -> Option<FieldError> 
     (!supported.contains(&given)).then(|| FieldError::not_supported(field, given, supported))
 }
 
-/// Error for a part without its value.
+/// Builds an error that does not show the value.
 fn without_value(field: &str, why: &str) -> FieldError {
     FieldError {
         reason: "FieldValueInvalid",

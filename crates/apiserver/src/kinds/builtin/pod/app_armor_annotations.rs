@@ -1,4 +1,4 @@
-//! Annotations with AppArmor profiles of containers, which a new pod gets as fields.
+//! Deprecated annotations with AppArmor profiles of containers. A new pod gets the fields that replace them.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ const PREFIX: &str = "container.apparmor.security.beta.kubernetes.io/";
 /// Maximum length of the path of a profile.
 const MAX_PATH: usize = 4095;
 
-/// Copies annotated profiles to containers without one. Returns warnings about annotations that the fields did not say already.
+/// Copies annotated profiles to containers without a profile. Returns a warning for each annotation that says more than the fields do.
 pub(super) fn copy(pod: &mut Value) -> Vec<String> {
     if pod["spec"]["os"]["name"] == "windows" {
         return Vec::new();
@@ -25,6 +25,7 @@ pub(super) fn copy(pod: &mut Value) -> Vec<String> {
                     continue;
                 }
                 let profile = profile(annotated);
+                // The container inherits this profile from the pod already.
                 if profile.as_ref() == Some(&of_pod) {
                     continue;
                 }
@@ -40,7 +41,7 @@ pub(super) fn copy(pod: &mut Value) -> Vec<String> {
     warnings
 }
 
-/// Returns the field that stands for an annotation, if it is valid.
+/// Returns the field for an annotation; `None` if the annotation is invalid.
 fn profile(annotated: &str) -> Option<Value> {
     match annotated {
         "unconfined" => Some(json!({"type": "Unconfined"})),

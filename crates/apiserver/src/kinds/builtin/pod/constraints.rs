@@ -1,4 +1,4 @@
-//! Changes of scheduling constraints, which are allowed while a pod has scheduling gates: only additions.
+//! Changes of scheduling constraints. While a pod has scheduling gates, an update may add constraints on nodes, but not relax them.
 
 use kube_apimachinery::go_struct::internal_text;
 use kube_apimachinery::status::FieldError;
@@ -28,6 +28,7 @@ fn node_affinity(before: &Value, after: &Value) -> Vec<FieldError> {
     let place = format!("spec.affinity.nodeAffinity.{REQUIRED}.nodeSelectorTerms");
     let terms = list(&before[REQUIRED], "nodeSelectorTerms");
     let new_terms = list(&after[REQUIRED], "nodeSelectorTerms");
+    // Without old terms any node fits, so every new term is an addition.
     if terms.is_empty() {
         return Vec::new();
     }
@@ -45,7 +46,8 @@ fn node_affinity(before: &Value, after: &Value) -> Vec<FieldError> {
     errors.collect()
 }
 
-/// Whether a term only has more requirements than before, behind those. A term without requirements matches nothing, and has to stay empty.
+/// Whether the new term has the requirements of the old one, and further ones only behind them. An empty term matches nothing, so adding to
+/// it would relax the constraint.
 fn is_extended(old: &Value, new: &Value) -> bool {
     let fields = ["matchExpressions", "matchFields"];
     if fields.iter().all(|field| list(old, field).is_empty()) {
@@ -54,7 +56,7 @@ fn is_extended(old: &Value, new: &Value) -> bool {
     fields.iter().all(|field| list(new, field).starts_with(list(old, field)))
 }
 
-/// Restores the former node affinity in a spec.
+/// Restores the node affinity of the old spec, so that a comparison of the specs ignores it.
 pub(super) fn restore_node_affinity(before: &Value, spec: &mut Value) {
     let old = &before["affinity"]["nodeAffinity"];
     let affinity = &spec["affinity"];

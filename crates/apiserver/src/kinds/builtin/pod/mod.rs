@@ -1,4 +1,4 @@
-//! Pods. Rules of the spec that templates share are in `shared/pod_spec`.
+//! Pods. The rules of the spec, which pod templates share, are in `shared/pod_spec`.
 
 mod app_armor_annotations;
 mod constraints;
@@ -20,7 +20,7 @@ use crate::kind::WriteContext;
 use crate::kind::resource::Resource;
 pub(super) use qos::qos_class;
 
-/// Path of the pod's spec.
+/// Path of the pod spec.
 const SPEC: &str = "spec";
 
 #[derive(Debug)]
@@ -31,13 +31,13 @@ impl BuiltinKind for Pod {
         default(pod);
     }
 
-    /// `true`, because [`prepare_create`](Self::prepare_create) reads the QoS class in the status before it replaces the status.
+    /// True, because [`prepare_create`](Self::prepare_create) reads the QoS class from the status before it replaces the status.
     fn keeps_new_status(&self) -> bool {
         true
     }
 
-    /// Sets the status of a new pod: its phase, its QoS class and whether gates block its scheduling. As in Go, a class that the client
-    /// sets counts.
+    /// Sets the status of a new pod: its phase, its QoS class and whether gates block its scheduling. As in kube-apiserver, a QoS class from
+    /// the client is kept.
     fn prepare_create(&self, context: &WriteContext<'_>, pod: &mut Value) {
         let sent = pod["status"]["qosClass"].as_str().filter(|class| !class.is_empty());
         let class = sent.map_or_else(|| qos_class(&pod["spec"]).to_owned(), str::to_owned);
@@ -59,7 +59,7 @@ impl BuiltinKind for Pod {
         match subresource {
             "resize" => resize::keep_all_but_resources(old, new),
             "ephemeralcontainers" => pod_update::keep_all_but_ephemeral_containers(old, new),
-            // Fields that older kubelets leave out.
+            // Older kubelets omit these fields.
             "status" => within(new, "status", |status| {
                 for field in ["observedGeneration", "qosClass"] {
                     if !old["status"][field].is_null() {
@@ -106,6 +106,7 @@ impl BuiltinKind for Pod {
     }
 
     fn warnings(&self, _resource: &Resource, object: &Value, old: Option<&Value>) -> Vec<String> {
+        // kube-apiserver has no warnings for updates: most of the spec is immutable.
         if old.is_some() {
             return Vec::new();
         }
@@ -133,16 +134,16 @@ fn default(pod: &mut Value) {
         return;
     };
     if spec["terminationGracePeriodSeconds"].as_i64().is_some_and(|seconds| seconds < 0) {
-        // Only in Pods: a template keeps the negative number.
+        // This applies to pods only: a template keeps the negative number.
         spec["terminationGracePeriodSeconds"] = json!(1);
     }
     set(spec, "enableServiceLinks", json!(true));
     let on_host = spec["hostNetwork"] == true;
     for list in ["initContainers", "containers"] {
         for container in elements(spec, list) {
-            // Only in Pods: a template keeps requests that are missing.
+            // This applies to pods only: a template keeps its missing requests.
             request_limits(container);
-            // In the network of the host, ports of containers are ports of the host.
+            // In the host's network, container ports are host ports.
             if on_host {
                 for port in elements(container, "ports") {
                     let number = port["containerPort"].clone();
@@ -166,8 +167,8 @@ fn default_status(status: &mut Value) {
     }
 }
 
-/// Makes `podIP` and `podIPs` agree: in Go's internal type they are one list. If they differ, `podIP` takes precedence, because older
-/// kubelets write only that field.
+/// Makes `podIP` and `podIPs` agree: Go's internal type has only the list. If they differ, `podIP` takes precedence, because older kubelets
+/// write only that field.
 fn default_addresses(status: &mut Value) {
     let first = status["podIPs"][0]["ip"].as_str().unwrap_or_default().to_owned();
     match status["podIP"].as_str().unwrap_or_default().to_owned() {
@@ -193,7 +194,7 @@ fn request_limits(container: &mut Value) {
     }
 }
 
-/// Returns the grace period of a deleted pod in seconds; zero if no node runs it.
+/// Returns the grace period of a deleted pod in seconds. It is zero if no kubelet runs the pod, and one instead of a negative number.
 fn grace_period(pod: &Value, asked: Option<i64>) -> i64 {
     let runs = pod["spec"]["nodeName"].as_str().is_some_and(|node| !node.is_empty());
     let ended = ["Succeeded", "Failed"].contains(&pod["status"]["phase"].as_str().unwrap_or_default());

@@ -12,7 +12,7 @@ use crate::kinds::builtin::shared::fields::{list, text};
 use crate::kinds::builtin::shared::immutable_fields::immutable;
 use crate::kinds::builtin::shared::label_selector::invalid;
 
-/// Conditions that the system sets. Their names need no check.
+/// Conditions that the system sets. kube-apiserver does not check their types.
 const SYSTEM: [&str; 3] = ["PodScheduled", "Ready", "Initialized"];
 const GENERATION: &str = "must be a non-negative integer";
 
@@ -58,14 +58,14 @@ fn conditions(status: &Value) -> Vec<FieldError> {
         errors.extend(generation(condition, &format!("{path}.observedGeneration")));
         let kind = text(condition, "type");
         if !SYSTEM.contains(&kind) {
-            // kube-apiserver's path has the name of Go's field.
+            // kube-apiserver's path has Go's name of the field.
             errors.extend(invalid(&format!("{path}.Type"), kind, &names::qualified(kind)));
         }
     }
     errors
 }
 
-/// Checks that a container that has ended for good does not run again.
+/// Checks that a container that has terminated for good does not run again. The restart policies in the spec decide whether it may.
 fn restarts(old: &Value, after: &Value) -> Vec<FieldError> {
     let spec = &old["spec"];
     let mut rules = ["initContainers", "containers"]
@@ -82,7 +82,7 @@ fn restarts(old: &Value, after: &Value) -> Vec<FieldError> {
         if restarts_all && !kind.is_empty() {
             continue;
         }
-        // The path has the index in the old list.
+        // kube-apiserver iterates over the old list, so the path has the index in that list.
         for (index, before) in list(&old["status"], field).iter().enumerate() {
             let ended = &before["state"]["terminated"];
             let runs =
@@ -101,7 +101,7 @@ fn restarts(old: &Value, after: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// Whether a container that ended with this code is restarted.
+/// Whether a container that terminated with this exit code may restart.
 fn may_restart(spec: &Value, container: &Value, exit_code: i64) -> bool {
     let matches = |rule: &Value| {
         let codes = &rule["exitCodes"];
@@ -124,7 +124,7 @@ fn may_restart(spec: &Value, container: &Value, exit_code: i64) -> bool {
     }
 }
 
-/// Checks that addresses are valid, unless the pod has them already, and that each family has at most one.
+/// Checks that new addresses are valid, and that there is at most one per IP family. Addresses of the old status are not checked again.
 fn addresses(before: &[Value], after: &[Value], field: &str) -> Vec<FieldError> {
     let known: BTreeSet<&str> = before.iter().map(|entry| text(entry, "ip")).collect();
     let mut errors = Vec::new();

@@ -1,4 +1,4 @@
-//! Validation of the parts of a pod's status about claims, users of containers and allocated devices.
+//! Validation of a pod's status: resource claims, users of containers and allocated devices.
 
 use std::collections::BTreeSet;
 
@@ -10,18 +10,18 @@ use crate::kinds::builtin::shared::field_checks::{duplicate, invalid_text, requi
 use crate::kinds::builtin::shared::fields::{list, text};
 use crate::kinds::builtin::shared::label_selector::invalid;
 
-/// Lists of statuses of containers, with the list of their containers in the spec.
+/// Lists of container statuses, and the list in the spec that has the containers.
 const STATUSES: [(&str, &str); 3] = [
     ("containerStatuses", "containers"),
     ("initContainerStatuses", "initContainers"),
     ("ephemeralContainerStatuses", "ephemeralContainers"),
 ];
-/// Maximum length of a message about a device.
+/// Maximum length of a message about a device in bytes.
 const MAX_MESSAGE: usize = 1024;
-/// IDs of users and groups.
+/// Valid IDs of users and groups.
 const IDS: std::ops::RangeInclusive<i64> = 0..=2_147_483_647;
 
-/// Validates the claims of a pod, which are entries of its spec.
+/// Validates the statuses of resource claims. Each belongs to an entry of the spec.
 pub(super) fn claims(pod: &Value) -> Vec<FieldError> {
     let known: BTreeSet<&str> =
         list(&pod["spec"], "resourceClaims").iter().map(|claim| text(claim, "name")).collect();
@@ -44,7 +44,7 @@ pub(super) fn claims(pod: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// Validates the claim for extended resources that device classes provide.
+/// Validates the status of the claim that is generated for extended resources of device classes.
 pub(super) fn extended_claim(pod: &Value) -> Vec<FieldError> {
     const PATH: &str = "status.extendedResourceClaimStatus";
     let (spec, status) = (&pod["spec"], &pod["status"]["extendedResourceClaimStatus"]);
@@ -77,7 +77,7 @@ pub(super) fn extended_claim(pod: &Value) -> Vec<FieldError> {
             }
             Some(_) => {}
         }
-        // kube-apiserver's path lacks the list.
+        // kube-apiserver's path lacks the list and the index.
         errors.extend(invalid(&format!("{PATH}.requestName"), request, &names::label(request)));
         if !seen.insert(key) {
             errors.extend(key.map(|(field, value)| duplicate(format!("{path}.{field}"), value)));
@@ -93,7 +93,7 @@ pub(super) fn extended_claim(pod: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// Validates the users that processes of containers have.
+/// Validates the users under which the processes of containers run.
 pub(super) fn users(pod: &Value) -> Vec<FieldError> {
     let is_windows = pod["spec"]["os"]["name"] == "windows";
     let mut errors = Vec::new();
@@ -121,7 +121,7 @@ fn id(id: &Value, path: &str) -> Option<FieldError> {
     Some(FieldError::invalid(path, &number.to_string(), &why))
 }
 
-/// Validates the devices that containers have. Ephemeral containers have none.
+/// Validates the statuses of allocated devices. Ephemeral containers cannot have any.
 pub(super) fn allocated(pod: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     for (field, kind) in STATUSES {
@@ -146,7 +146,7 @@ pub(super) fn allocated(pod: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// Checks that a container requests a resource, or has a claim that is named `claim:NAME/REQUEST`.
+/// Checks that the container requests the named resource. `claim:NAME/REQUEST` names one of its resource claims.
 fn unknown_resource(resource: &Value, container: &Value, path: &str) -> Option<FieldError> {
     let name = text(resource, "name");
     let (is_known, why) = match name.strip_prefix("claim:") {
@@ -167,7 +167,7 @@ fn unknown_resource(resource: &Value, container: &Value, path: &str) -> Option<F
     (!is_known).then(|| invalid_text(format!("{path}.name"), name, why))
 }
 
-/// Validates the health of the devices of a resource.
+/// Validates the health of a resource's devices.
 fn health(resource: &Value, path: &str) -> Vec<FieldError> {
     let mut seen = BTreeSet::new();
     let mut errors = Vec::new();

@@ -11,8 +11,8 @@ use super::constraints;
 use crate::kinds::builtin::shared::fields::{elements, keep_write, list, put, text};
 use crate::kinds::builtin::shared::pod_spec;
 
-/// Checks that an update only changes mutable fields of the spec: images, the deadline, added tolerations, removed scheduling gates, and
-/// while the pod has scheduling gates, added constraints.
+/// Checks that an update changes only mutable parts of the spec: images, a shorter deadline, added tolerations, removed scheduling gates.
+/// While the pod has scheduling gates, it may also add constraints on nodes.
 pub(super) fn validate(old: &Value, new: &Value) -> Vec<FieldError> {
     const WHY: &str = "pod updates may not change fields other than `spec.containers[*].image`,\
                        `spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to \
@@ -36,7 +36,7 @@ pub(super) fn validate(old: &Value, new: &Value) -> Vec<FieldError> {
             return errors;
         }
     }
-    // Objects are sorted by key, so equal tolerations have equal texts.
+    // Keys of JSON objects are sorted, so equal tolerations have equal texts.
     let kept: BTreeSet<String> = tolerations(after).iter().map(Value::to_string).collect();
     if tolerations(before).iter().any(|toleration| !kept.contains(&toleration.to_string())) {
         errors.push(FieldError::forbidden(
@@ -44,11 +44,11 @@ pub(super) fn validate(old: &Value, new: &Value) -> Vec<FieldError> {
             "existing toleration can not be modified except its tolerationSeconds",
         ));
     } else {
-        // kube-apiserver validates them twice.
+        // kube-apiserver validates the tolerations here a second time, and reports errors twice.
         errors.extend(pod_spec::validate_tolerations(after, "spec"));
     }
     errors.extend(new_gates(before, after));
-    // Undo the permitted changes in a copy, which must then equal the old spec.
+    // Permitted changes are undone in a copy, which must then equal the old spec.
     let mut kept = after.clone();
     for field in ["containers", "initContainers"] {
         let images: Vec<Value> =
@@ -63,7 +63,7 @@ pub(super) fn validate(old: &Value, new: &Value) -> Vec<FieldError> {
     {
         changeable.push("terminationGracePeriodSeconds");
     }
-    // With gates, the scheduler has not considered the pod yet.
+    // A pod with gates has not been scheduled yet, so its constraints may still become stricter.
     if !list(before, "schedulingGates").is_empty() {
         errors.extend(constraints::validate(before, after));
         changeable.push("nodeSelector");
@@ -79,7 +79,7 @@ pub(super) fn validate(old: &Value, new: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// Validates the images of containers.
+/// Checks that each container has an image without surrounding whitespace.
 fn images(spec: &Value, field: &str) -> Vec<FieldError> {
     let mut errors = Vec::new();
     for (index, container) in list(spec, field).iter().enumerate() {
@@ -97,16 +97,16 @@ fn images(spec: &Value, field: &str) -> Vec<FieldError> {
     errors
 }
 
-/// Result of the check of the deadline.
+/// Result of checking `activeDeadlineSeconds`. Invalid deadlines differ in whether the validation goes on.
 enum Deadline {
     Valid,
-    /// The deadline is gone; kube-apiserver goes on with other fields.
+    /// The update removes the deadline. kube-apiserver goes on with the other fields.
     Removed(FieldError),
-    /// The deadline is out of range or later than before; kube-apiserver ends the validation.
+    /// The deadline is out of range or later than before. kube-apiserver ends the validation here.
     Wrong(FieldError),
 }
 
-/// Checks that the deadline of a pod is not extended or removed.
+/// Checks that an update neither extends nor removes the deadline.
 fn deadline(before: &Value, after: &Value) -> Deadline {
     const FIELD: &str = "spec.activeDeadlineSeconds";
     let wrong =
@@ -125,7 +125,7 @@ fn deadline(before: &Value, after: &Value) -> Deadline {
     }
 }
 
-/// Checks that scheduling gates are only removed.
+/// Checks that an update adds no scheduling gates.
 fn new_gates(before: &Value, after: &Value) -> Vec<FieldError> {
     let known: BTreeSet<&str> =
         list(before, "schedulingGates").iter().map(|gate| text(gate, "name")).collect();
@@ -146,7 +146,7 @@ fn tolerations(spec: &Value) -> Vec<Value> {
     list
 }
 
-/// Restores all fields except the ephemeral containers.
+/// Restores everything except the ephemeral containers, which `/ephemeralcontainers` writes.
 pub(super) fn keep_all_but_ephemeral_containers(old: &Value, new: &mut Value) {
     let wanted = new["spec"]["ephemeralContainers"].clone();
     let metadata = new["metadata"].clone();
@@ -155,7 +155,7 @@ pub(super) fn keep_all_but_ephemeral_containers(old: &Value, new: &mut Value) {
     keep_write(metadata, new);
 }
 
-/// Checks that ephemeral containers are only added.
+/// Checks that existing ephemeral containers are neither removed nor changed.
 pub(super) fn validate_ephemeral_containers(old: &Value, new: &Value) -> Vec<FieldError> {
     const FIELD: &str = "spec.ephemeralContainers";
     let mut errors = Vec::new();
@@ -226,7 +226,7 @@ mod tests {
         check(|spec| spec["schedulingGates"] = json!([{"name": "g"}]), &["spec.schedulingGates[0].name"]);
     }
 
-    /// A wrong number of containers and a wrong deadline end the validation; other errors are collected.
+    /// A changed number of containers or an invalid deadline ends the validation. Other errors are collected.
     #[test]
     fn some_errors_end_the_validation() {
         let both = |spec: &mut Value| {

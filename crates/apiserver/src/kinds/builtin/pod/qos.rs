@@ -5,11 +5,13 @@ use serde_json::Value;
 
 use crate::kinds::builtin::shared::amounts::Amounts;
 
-/// Resources that decide the class.
+/// Resources that decide the class. Others, such as devices and huge pages, do not count.
 const COMPUTE: [&str; 2] = ["cpu", "memory"];
 
-/// Returns the QoS class: `Guaranteed` if everything has limits that equal the requests, `BestEffort` if there are neither, otherwise
-/// `Burstable`. Resources of the whole pod replace those of its containers.
+/// Returns the QoS class of a pod.
+///
+/// The class is `Guaranteed` if every container has limits for CPU and memory and the sums of requests and limits are equal, `BestEffort`
+/// if there are neither requests nor limits, and otherwise `Burstable`. Resources of the whole pod replace those of its containers.
 pub(in crate::kinds::builtin) fn qos_class(spec: &Value) -> &'static str {
     let lists =
         ["initContainers", "containers"].map(|list| spec[list].as_array().map_or(&[][..], Vec::as_slice));

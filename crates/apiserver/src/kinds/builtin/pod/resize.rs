@@ -1,4 +1,4 @@
-//! `pods/resize`: changes the resources of a running pod and of its containers.
+//! `pods/resize`, which changes the resources of a running pod and of its containers.
 
 use kube_apimachinery::status::FieldError;
 use serde_json::{Map, Value, json};
@@ -12,7 +12,8 @@ const LISTS: [&str; 2] = ["containers", "initContainers"];
 const RESIZABLE: [&str; 2] = ["cpu", "memory"];
 const KINDS: [&str; 2] = ["requests", "limits"];
 
-/// Restores all fields except resources and resize policies. A pod with other containers stays as it is: it is refused later.
+/// Restores all fields except resources and resize policies. If the containers differ, they stay as the client sent them, so that validation
+/// refuses them.
 pub(super) fn keep_all_but_resources(old: &Value, new: &mut Value) {
     let count = |pod: &Value, field: &str| list(&pod["spec"], field).len();
     if LISTS.iter().any(|field| count(old, field) != count(new, field)) {
@@ -38,8 +39,9 @@ pub(super) fn keep_all_but_resources(old: &Value, new: &mut Value) {
     keep_write(wanted["metadata"].take(), new);
 }
 
-/// Validates the new resources of a pod.
+/// Validates a resize.
 pub(super) fn validate(old: &Value, new: &Value) -> Vec<FieldError> {
+    // Go passes an empty name for the path, which prints as `[]`.
     if pod_spec::is_mirror(old) {
         return vec![FieldError::forbidden("[]", "static pods cannot be resized")];
     }
@@ -101,7 +103,7 @@ pub(super) fn validate(old: &Value, new: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// Validates the resources of the pod as a whole.
+/// Validates changes of pod-level resources.
 fn validate_pod_level(old: &Value, new: &Value) -> Vec<FieldError> {
     const PATH: &str = "spec.resources";
     let has_any = |resources: &Value| KINDS.iter().any(|kind| !is_empty(&resources[*kind]));
@@ -122,7 +124,7 @@ fn validate_pod_level(old: &Value, new: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// Checks that a pod has the same containers in the same order.
+/// Checks that the pod still has the same containers in the same order.
 fn validate_order(old: &Value, new: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     for field in LISTS {
@@ -150,7 +152,7 @@ fn loses_any(before: &Value, after: &Value) -> bool {
     before.as_object().into_iter().flat_map(Map::keys).any(|name| after.get(name).is_none())
 }
 
-/// Whether a container changes in more than the resources that a resize may change.
+/// Whether a container changes in more than the amounts that a resize may change.
 fn changes_more(before: &Value, after: &Value) -> bool {
     let mut compared = after.clone();
     compared["resources"] = with_old_amounts(&after["resources"], &before["resources"]);
@@ -159,7 +161,7 @@ fn changes_more(before: &Value, after: &Value) -> bool {
     compared != before
 }
 
-/// Returns new resources with the old amounts of those that a resize may change. As in kube-apiserver, claims are left out.
+/// Returns the new resources with the old amounts of CPU and memory. kube-apiserver does not copy claims, so they are lost here too.
 fn with_old_amounts(new: &Value, old: &Value) -> Value {
     let mut resources = Map::new();
     for kind in KINDS {
@@ -173,7 +175,7 @@ fn with_old_amounts(new: &Value, old: &Value) -> Value {
     without_empty(&Value::Object(resources))
 }
 
-/// Returns resources without empty amounts.
+/// Returns resources without empty lists of amounts, which Go's comparison ignores.
 fn without_empty(resources: &Value) -> Value {
     let mut resources = resources.as_object().cloned().unwrap_or_default();
     resources

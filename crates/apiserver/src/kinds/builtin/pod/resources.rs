@@ -1,8 +1,8 @@
 //! Requests and limits of a whole pod.
 //!
 //! Containers run together, so their amounts add up. Init containers run before them, one after the other, each together with the sidecars
-//! (init containers that restart always) that started before it. A pod needs the larger of the two sums. Amounts in `spec.resources`
-//! replace those of the containers.
+//! (init containers with `restartPolicy: Always`) that started before it. A pod needs the larger of the two sums. Amounts in
+//! `spec.resources` replace those of the containers.
 
 use serde_json::Value;
 
@@ -29,7 +29,7 @@ impl AmountKind {
     }
 }
 
-/// Returns the amounts in the spec of a pod, as LimitRanges compare them.
+/// Returns the amounts in a pod's spec that LimitRanges compare. Of `spec.resources`, only CPU and memory count.
 pub(crate) fn in_spec(pod: &Value, bound: AmountKind) -> Amounts {
     let mut total = of_all_containers(pod, bound);
     replace(&mut total, pod, bound, |name| COMPUTE.contains(&name));
@@ -41,8 +41,8 @@ pub(crate) fn of_all_containers(pod: &Value, bound: AmountKind) -> Amounts {
     of_containers(pod, |container| Amounts::read(&container["resources"][bound.field()]))
 }
 
-/// Returns the amounts that a pod uses, as quotas count them: with the overhead of its runtime class, and during a resize the larger of the
-/// old and the new amounts.
+/// Returns the amounts that quotas count: those of the spec, plus the overhead of the runtime class. During a resize, the larger of the old
+/// and the new amounts counts; an infeasible resize does not count.
 pub(crate) fn in_use(pod: &Value, bound: AmountKind) -> Amounts {
     let is_infeasible = elements(&pod["status"]["conditions"])
         .find(|condition| condition["type"] == "PodResizePending")
@@ -66,7 +66,7 @@ pub(crate) fn in_use(pod: &Value, bound: AmountKind) -> Amounts {
     let overhead = Amounts::read(&pod["spec"]["overhead"]);
     match bound {
         AmountKind::Requests => total.add(&overhead),
-        // The overhead is not added to an unlimited resource.
+        // A zero limit means unlimited, and adding the overhead would turn it into a limit.
         AmountKind::Limits => {
             let limited = total.only(|_, limit| !limit.is_zero());
             total.add(&overhead.only(|name, _| limited.get(name).is_some()));
@@ -75,14 +75,14 @@ pub(crate) fn in_use(pod: &Value, bound: AmountKind) -> Amounts {
     total
 }
 
-/// Whether `spec.resources` of a pod has amounts, so that its containers need none.
+/// Whether `spec.resources` has any amount. If so, quotas do not require amounts in the containers.
 pub(crate) fn has_pod_level(pod: &Value) -> bool {
     let lists =
         [AmountKind::Requests, AmountKind::Limits].map(|bound| &pod["spec"]["resources"][bound.field()]);
     lists.into_iter().filter_map(Value::as_object).flatten().any(|(name, _)| is_pod_level(name))
 }
 
-/// Sets defaults in `spec.resources` after those of the containers: limits of huge pages, and requests.
+/// Sets limits of huge pages and requests in `spec.resources`, if it has any amount. The containers already have their defaults.
 pub(super) fn default_pod_level(pod: &mut Value) {
     let own = |pod: &Value, bound: AmountKind| {
         pod["spec"]["resources"][bound.field()].as_object().cloned().unwrap_or_default()
@@ -99,7 +99,7 @@ pub(super) fn default_pod_level(pod: &mut Value) {
     }
     if !limits.is_empty() {
         for (name, request) in sum(AmountKind::Requests).iter() {
-            // Huge pages cannot be overcommitted, so their requests are the limits.
+            // Huge pages cannot be overcommitted. Their requests equal the limits, which follow below.
             if COMPUTE.contains(&name) {
                 requests.entry(name).or_insert_with(|| request.to_string().into());
             }
@@ -132,7 +132,7 @@ fn replace(total: &mut Amounts, pod: &Value, bound: AmountKind, applies: impl Fn
     }
 }
 
-/// Combines the amounts of containers, init containers and sidecars.
+/// Combines the amounts of containers, init containers and sidecars as the module describes. `amounts` returns those of one container.
 fn of_containers(pod: &Value, amounts: impl Fn(&Value) -> Amounts) -> Amounts {
     let mut total = Amounts::default();
     for container in elements(&pod["spec"]["containers"]) {

@@ -1,10 +1,10 @@
-//! Parts of a new pod that kube-apiserver derives for the scheduler: the condition of a pod with gates, and label selectors.
+//! Fields of a new pod that kube-apiserver sets for the scheduler: the condition of a gated pod, and requirements of label selectors.
 
 use serde_json::{Value, json};
 
 use crate::kinds::builtin::shared::fields::{elements, list};
 
-/// Returns the conditions of a new pod: one that says that its scheduling gates block it.
+/// Returns the condition that scheduling gates block a new pod; `None` without gates.
 pub(super) fn conditions(spec: &Value, now: &str) -> Option<Value> {
     (!list(spec, "schedulingGates").is_empty()).then(|| {
         json!([{
@@ -34,7 +34,7 @@ pub(super) fn merge_label_keys(pod: &mut Value) {
     elements(spec, "topologySpreadConstraints").for_each(|constraint| merge(constraint, &labels));
 }
 
-/// Adds requirements to the selector of a term. Without a selector the term matches no pod, and stays as it is.
+/// Adds the requirements to the selector of a term. A term without a selector matches no pod and stays unchanged.
 fn merge(term: &mut Value, labels: &Value) {
     let mut requirements = Vec::new();
     for (field, operator) in [("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn")] {

@@ -1,4 +1,4 @@
-//! Validation of the capacities of devices, and of the policies by which claims may use a part of them.
+//! Validation of capacities of devices, and of the policies by which requests consume a part of a capacity.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use crate::kinds::builtin::shared::fields::list;
 
 const MAX_OPTIONS: usize = 10;
 
-/// Validates a capacity. Only a device that several claims share has a policy.
+/// Validates a capacity. Only devices that allow multiple allocations may have a policy.
 pub(super) fn validate(capacity: &Value, is_shared: bool, path: &str) -> Vec<FieldError> {
     let policy = &capacity["requestPolicy"];
     let path = format!("{path}.requestPolicy");
@@ -72,13 +72,14 @@ fn validate_options(options: &[Value], default: Quantity, max: Quantity, path: &
         }
         let mut seen = BTreeSet::new();
         for (index, option) in amounts.iter().enumerate() {
+            // kube-apiserver tells options apart by their whole units.
             let key = option.whole_units();
             if !seen.insert(key) {
                 errors.push(duplicate(place(index), &key.to_string()));
             }
         }
     }
-    // The options of a list that is too long are not examined.
+    // kube-apiserver does not search a list that is too long, so the default is not found.
     if amounts.len() > MAX_OPTIONS || !amounts.contains(&default) {
         errors.push(refused(path, default, "default value is not valid according to the requestPolicy"));
     }
@@ -118,7 +119,7 @@ fn validate_range(range: &Value, default: Quantity, max: Quantity, path: &str) -
         }
         for value in std::iter::once(default).chain(most) {
             let distance = value.whole_units() - least.whole_units();
-            // Go divides by the step, so a step of zero ends the request there.
+            // In Go, a step of zero causes a panic that ends the request. Here it causes no error.
             if distance.checked_rem(step.whole_units()).is_some_and(|rest| rest != 0) {
                 let why = format!("value is not a multiple of a given step ({step}) from ({least})");
                 errors.push(refused(&field, value, &why));
