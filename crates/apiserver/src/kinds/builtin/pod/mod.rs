@@ -36,8 +36,8 @@ impl BuiltinKind for Pod {
         true
     }
 
-    /// Sets the status of a new pod: its phase, its QoS class and whether gates block its scheduling. As in kube-apiserver, a QoS class from
-    /// the client is kept.
+    /// Sets the status of a new pod: its phase, its QoS class and whether gates block its scheduling. As in kube-apiserver, a QoS class
+    /// from the client is kept.
     fn prepare_create(&self, context: &WriteContext<'_>, pod: &mut Value) {
         let sent = pod["status"]["qosClass"].as_str().filter(|class| !class.is_empty());
         let class = sent.map_or_else(|| qos_class(&pod["spec"]).to_owned(), str::to_owned);
@@ -106,7 +106,7 @@ impl BuiltinKind for Pod {
     }
 
     fn warnings(&self, _resource: &Resource, object: &Value, old: Option<&Value>) -> Vec<String> {
-        // kube-apiserver has no warnings for updates: most of the spec is immutable.
+        // kube-apiserver has no warnings for updates of pods: they come from controllers, often and rarely from people.
         if old.is_some() {
             return Vec::new();
         }

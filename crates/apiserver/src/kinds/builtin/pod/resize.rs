@@ -12,8 +12,8 @@ const LISTS: [&str; 2] = ["containers", "initContainers"];
 const RESIZABLE: [&str; 2] = ["cpu", "memory"];
 const KINDS: [&str; 2] = ["requests", "limits"];
 
-/// Restores all fields except resources and resize policies. If the containers differ, they stay as the client sent them, so that validation
-/// refuses them.
+/// Restores all fields except resources and resize policies. If the containers differ, they stay as the client sent them, so that
+/// validation refuses them.
 pub(super) fn keep_all_but_resources(old: &Value, new: &mut Value) {
     let count = |pod: &Value, field: &str| list(&pod["spec"], field).len();
     if LISTS.iter().any(|field| count(old, field) != count(new, field)) {

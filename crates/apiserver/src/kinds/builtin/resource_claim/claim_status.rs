@@ -1,4 +1,4 @@
-//! Status of ResourceClaims: the users of a claim, the devices that it has, and the reports of their drivers.
+//! Status of ResourceClaims: the users of a claim, its allocated devices, and what drivers report about the devices.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -21,7 +21,7 @@ use crate::kinds::builtin::shared::pod_spec;
 
 const MAX_USERS: usize = 256;
 const MAX_RESULTS: usize = 32;
-/// Configurations of the class and of the claim.
+/// Maximum number of configurations: 32 from the class and 32 from the claim.
 const MAX_CONFIGURATIONS: usize = 64;
 const MAX_CONDITIONS: usize = 8;
 const MAX_ADDRESSES: usize = 16;
@@ -31,19 +31,20 @@ const MAX_HARDWARE_ADDRESS: usize = 128;
 const UUID_LENGTH: usize = 36;
 const WRONG_UUID: &str = "invalid UUID format";
 
-/// Driver, pool, name and share of a device.
+/// Identity of an allocated device: driver, pool, name and share.
 type SharedDevice<'a> = [&'a str; 4];
 
 fn shared_device(object: &Value) -> SharedDevice<'_> {
     ["driver", "pool", "device", "shareID"].map(|field| text(object, field))
 }
 
-/// Returns the devices that a claim has.
+/// Returns the allocated devices of a claim.
 fn allocated(status: &Value) -> BTreeSet<SharedDevice<'_>> {
     list(&status["allocation"]["devices"], "results").iter().map(shared_device).collect()
 }
 
-/// Drops reports about devices that the claim no longer has.
+/// Drops reports about devices that this write deallocates. Reports about devices that were never allocated stay, and validation refuses
+/// them.
 pub(super) fn drop_deallocated(old: &Value, new: &mut Value) {
     let now = new["status"].clone();
     let (before, after) = (allocated(&old["status"]), allocated(&now));
@@ -57,7 +58,7 @@ pub(super) fn drop_deallocated(old: &Value, new: &mut Value) {
     });
 }
 
-/// Validates the status of a claim, which was that of `old`.
+/// Validates the new status of a claim.
 pub(super) fn validate(old: &Value, claim: &Value) -> Vec<FieldError> {
     let (status, old) = (&claim["status"], &old["status"]);
     let users = list(status, "reservedFor");
@@ -85,6 +86,7 @@ pub(super) fn validate(old: &Value, claim: &Value) -> Vec<FieldError> {
         let why = "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set";
         errors.push(FieldError::forbidden("status.reservedFor", why));
     }
+    // An allocation is set once and then removed as a whole, so only a new one is validated.
     match (old["allocation"].is_null(), allocation.is_null()) {
         (_, true) => {}
         (false, false) => {
@@ -106,7 +108,7 @@ fn repeated_devices(devices: &[Value]) -> Vec<FieldError> {
     repeated.map(error).collect()
 }
 
-/// Returns a device as kube-apiserver shows it.
+/// Returns the identity of a device as JSON of kube-apiserver's internal struct.
 fn shown([driver, pool, device, share]: SharedDevice<'_>) -> String {
     let quote = |text: &str| go::json(&Value::from(text));
     let [driver, pool, device, share] = [driver, pool, device, share].map(quote);
@@ -134,7 +136,7 @@ fn validate_device(device: &Value, known: &BTreeSet<SharedDevice<'_>>, path: &st
     errors
 }
 
-/// Validates the ID of a share of a device: a UUID of the usual form.
+/// Validates the ID of a share, which is a UUID in its normalized form.
 fn share(device: &Value, path: &str) -> Option<FieldError> {
     let given = device["shareID"].as_str()?;
     let why = match uuid_form(given) {
@@ -147,7 +149,8 @@ fn share(device: &Value, path: &str) -> Option<FieldError> {
     Some(invalid_text(format!("{path}.shareID"), given, &why))
 }
 
-/// Checks a UUID in one of the forms that Go's library reads: with hyphens, which a prefix or braces may surround, or without them.
+/// Checks a UUID in one of the forms that Go's library reads: 32 digits, or the form with hyphens, which may have a URN prefix or braces.
+/// Only the normalized form is valid in the end, but the other forms have another error.
 fn uuid_form(given: &str) -> Result<(), String> {
     const PREFIX: &str = "urn:uuid:";
     let bytes = given.as_bytes();
@@ -165,7 +168,7 @@ fn uuid_form(given: &str) -> Result<(), String> {
     if digits.iter().all(u8::is_ascii_hexdigit) { Ok(()) } else { Err(WRONG_UUID.to_owned()) }
 }
 
-/// Returns the digits of a UUID with hyphens.
+/// Returns the digits of a UUID in the form with hyphens.
 fn without_hyphens(uuid: &[u8]) -> Result<Vec<u8>, String> {
     const HYPHENS: [usize; 4] = [8, 13, 18, 23];
     if HYPHENS.iter().any(|at| uuid[*at] != b'-') {
@@ -196,7 +199,7 @@ fn validate_network(network: &Value, path: &str) -> Vec<FieldError> {
     errors
 }
 
-/// Checks an address with the length of its network's prefix.
+/// Checks an address with a prefix length, such as `10.9.8.7/24`, in its canonical form.
 fn interface_address(text: &str, path: &str) -> Option<FieldError> {
     const FORM: &str = "must be a valid address in CIDR form, (e.g. 10.9.8.7/24 or 2001:db8::1/64)";
     let parsed = text.split_once('/').and_then(|(address, length)| {

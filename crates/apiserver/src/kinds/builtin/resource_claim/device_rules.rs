@@ -1,4 +1,4 @@
-//! Validation of requests for devices: in claims, templates of claims and device classes.
+//! Validation of device requests in claims and claim templates, and of device classes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
@@ -18,27 +18,27 @@ use crate::kinds::builtin::webhook_configuration::compilation_error;
 
 const MAX_ITEMS: usize = 32;
 const MAX_ALTERNATIVES: usize = 8;
-/// Maximum length of an expression, and of the parameters of a driver.
+/// Maximum length in bytes of an expression, and of a driver's parameters.
 const MAX_LENGTH: usize = 10 << 10;
 const EFFECTS: [&str; 3] = ["NoExecute", "NoSchedule", "None"];
-/// Maximum length of the name of an attribute.
+/// Maximum length of an attribute's name without its domain.
 const MAX_ID: usize = 32;
 
-/// Maximum estimated cost of an expression.
+/// Maximum estimated cost of an expression, in the units of CEL's cost model.
 const MAX_COST: u64 = 1_000_000;
-/// Maximum length of the name of a driver, and of the domain of an attribute.
+/// Maximum length of a driver's name, and of an attribute's domain. The cost estimate assumes these maxima.
 const DOMAIN: u64 = 63;
 /// Maximum length of an attribute's value.
 const ATTRIBUTE: u64 = 64;
-/// Maximum number of attributes of a device, and of capacities.
+/// Maximum number of attributes of a device, and of its capacities.
 const ATTRIBUTES: u64 = 32;
 
-/// Variables of the expressions that select devices.
+/// CEL environment of expressions that select devices.
 static DEVICES: LazyLock<Environment> =
     LazyLock::new(|| Environment::new(vec![(VARIABLE, Type::Object(&DEVICE))]).with_bindings());
 const VARIABLE: &str = "device";
 
-/// Sizes of the values of a device.
+/// Maximum sizes of a device's fields, for the cost estimate.
 static SIZES: LazyLock<SizeSchema> = LazyLock::new(|| {
     let by_domain = |values: SizeSchema| SizeSchema::map(SizeSchema::value(DOMAIN), values, ATTRIBUTES);
     let by_name = |values: SizeSchema| SizeSchema::map(SizeSchema::value(MAX_ID as u64), values, ATTRIBUTES);
@@ -54,7 +54,7 @@ static DEVICE: ObjectType = ObjectType {
     name: "kubernetes.DRADevice",
     field: |name| {
         let map = |values: Type| Type::Map(Box::new(Type::String), Box::new(values));
-        // By domain and name; the types of attributes are known only at run time.
+        // The outer map is by domain, the inner one by name. The types of attributes are known only at run time.
         match name {
             "driver" => Some(Type::String),
             "attributes" => Some(map(map(Type::Dyn))),
@@ -65,7 +65,7 @@ static DEVICE: ObjectType = ObjectType {
     },
 };
 
-/// Names of the requests of a claim, with the names of their alternatives.
+/// Names of the requests of a claim, each with the names of its alternatives (subrequests).
 pub(super) type RequestNames<'a> = BTreeMap<&'a str, BTreeSet<&'a str>>;
 
 pub(super) fn request_names(devices: &Value) -> RequestNames<'_> {
@@ -109,13 +109,14 @@ pub(super) fn validate_class(spec: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// Whether a resource of containers is neither one of Kubernetes nor the name of a quota.
+/// Whether a name is that of an extended resource: outside of Kubernetes' own domains, without the prefix that quotas use, and still valid
+/// with that prefix.
 fn is_extended_resource(name: &str) -> bool {
     let is_native = !name.contains('/') || name.contains("kubernetes.io/");
     !is_native && !name.starts_with("requests.") && names::qualified(&format!("requests.{name}")).is_empty()
 }
 
-/// Validates a list of at most `max` items.
+/// Validates a list of at most `max` items. The items of a longer list are not validated.
 pub(super) fn items(
     items: &[Value],
     max: usize,
@@ -128,7 +129,7 @@ pub(super) fn items(
     items.iter().enumerate().flat_map(|(index, item)| validate(item, &format!("{path}[{index}]"))).collect()
 }
 
-/// Validates a list of at most `max` items with different keys.
+/// Like [`items`], but also checks that the items have different keys.
 pub(super) fn set<'a>(
     given: &'a [Value],
     max: usize,
@@ -138,7 +139,7 @@ pub(super) fn set<'a>(
 ) -> Vec<FieldError> {
     let mut errors = items(given, max, path, validate);
     let mut seen = BTreeSet::new();
-    // A list that is too long is not examined.
+    // The items of a list that is too long are not compared either.
     for (index, item) in given.iter().enumerate().take_while(|_| given.len() <= max) {
         let key = key(item);
         if !seen.insert(key) {
@@ -148,7 +149,7 @@ pub(super) fn set<'a>(
     errors
 }
 
-/// Validates a name that is a label.
+/// Validates a field whose value is a DNS label.
 pub(super) fn label(object: &Value, field: &str, path: &str) -> Vec<FieldError> {
     let name = text(object, field);
     invalid(&format!("{path}.{field}"), name, &names::label(name))
@@ -162,6 +163,7 @@ fn validate_request(request: &Value, path: &str) -> Vec<FieldError> {
     match (exact.is_null(), alternatives.is_empty()) {
         (true, true) => errors.push(FieldError::required(path, ONE)),
         (false, false) => {
+            // kube-apiserver shows nil instead of the request.
             errors.push(FieldError::invalid(path, "null", &format!("{ONE}, but multiple fields are set")));
         }
         (false, true) => errors.extend(validate_exact(exact, &format!("{path}.exactly"))),
@@ -228,6 +230,7 @@ fn validate_selector(selector: &Value, path: &str) -> Vec<FieldError> {
     }
     let why = match expression_type(expression, &DEVICES, &[]) {
         Ok(None) => return Vec::new(),
+        // The cost is estimated only for an expression that compiles.
         Ok(Some(Type::Bool | Type::Dyn)) => {
             let cost = estimated_cost(expression, &DEVICES, VARIABLE, &SIZES);
             let is_expensive = cost.is_some_and(|cost| cost > MAX_COST);
@@ -283,7 +286,7 @@ pub(super) fn validate_taint(taint: &Value, path: &str) -> Vec<FieldError> {
     errors
 }
 
-/// Validates the conditions for and against the binding of a device.
+/// Validates the conditions that allow or prevent the binding of a pod to a device's node.
 pub(super) fn validate_bindings(device: &Value, path: &str) -> Vec<FieldError> {
     const FIELDS: [&str; 2] = ["bindingConditions", "bindingFailureConditions"];
     const MAX_CONDITIONS: usize = 4;
@@ -332,7 +335,7 @@ fn validate_constraint(constraint: &Value, path: &str, names: &RequestNames<'_>)
     let attribute = |field: &str| constraint[field].as_str().map(|name| (name, format!("{path}.{field}")));
     match attribute("matchAttribute").or_else(|| attribute("distinctAttribute")) {
         None => {
-            // kube-apiserver's text is about several fields.
+            // kube-apiserver's text is wrong here: no field is set.
             let why = "exactly one of \"matchAttribute\" or \"distinctAttribute\" is required, but multiple fields are set";
             errors.push(FieldError::required(path, why));
         }
@@ -347,7 +350,7 @@ fn validate_constraint(constraint: &Value, path: &str, names: &RequestNames<'_>)
     errors
 }
 
-/// Validates the references of a constraint or a configuration to requests.
+/// Validates the references to requests in a constraint or a configuration.
 pub(super) fn validate_references(object: &Value, path: &str, names: &RequestNames<'_>) -> Vec<FieldError> {
     let reference =
         |name: &Value, path: &str| validate_reference(name.as_str().unwrap_or_default(), path, names);
@@ -356,7 +359,7 @@ pub(super) fn validate_references(object: &Value, path: &str, names: &RequestNam
     set(requests, MAX_ITEMS, &path, |name| name.as_str().unwrap_or_default(), reference)
 }
 
-/// Validates a reference to a request.
+/// Validates a reference to a request, `REQUEST`, or to one of its alternatives, `REQUEST/ALTERNATIVE`.
 pub(super) fn validate_reference(name: &str, path: &str, names: &RequestNames<'_>) -> Vec<FieldError> {
     const WHY: &str = "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'";
     let parts: Vec<&str> = name.splitn(3, '/').collect();
@@ -375,7 +378,7 @@ pub(super) fn validate_reference(name: &str, path: &str, names: &RequestNames<'_
     errors
 }
 
-/// Validates a configuration, which a driver reads.
+/// Validates a configuration for a driver.
 pub(super) fn validate_config(config: &Value, path: &str) -> Vec<FieldError> {
     let opaque = &config["opaque"];
     if opaque.is_null() {
@@ -386,7 +389,7 @@ pub(super) fn validate_config(config: &Value, path: &str) -> Vec<FieldError> {
     errors
 }
 
-/// Validates an object of a driver.
+/// Validates a JSON object that only the driver interprets.
 pub(super) fn validate_parameters(parameters: &Value, field: &str) -> Option<FieldError> {
     if parameters.is_null() {
         Some(FieldError::required(field, ""))
@@ -399,7 +402,7 @@ pub(super) fn validate_parameters(parameters: &Value, field: &str) -> Option<Fie
     }
 }
 
-/// Validates the name of an attribute or a capacity, which may have a domain.
+/// Validates the name of an attribute or a capacity, with an optional domain before it.
 pub(super) fn qualified_name(name: &str, field: &str) -> Vec<FieldError> {
     match *name.splitn(3, '/').collect::<Vec<_>>().as_slice() {
         [name] => identifier(name, field),
@@ -414,7 +417,7 @@ pub(super) fn qualified_name(name: &str, field: &str) -> Vec<FieldError> {
             });
             errors
         }
-        // As in kube-apiserver, a name with more parts is not examined.
+        // kube-apiserver does not handle names with more parts, so they are valid.
         _ => Vec::new(),
     }
 }

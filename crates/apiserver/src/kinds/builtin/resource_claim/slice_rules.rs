@@ -1,4 +1,5 @@
-//! Validation of ResourceSlices, in which drivers publish devices. Mappings to resources of nodes belong to a feature that is off by default.
+//! Validation of ResourceSlices, in which drivers publish devices. Mappings to node resources are not validated: their feature gate is off
+//! by default.
 
 use kube_apimachinery::go_struct::internal_text;
 use kube_apimachinery::names;
@@ -16,22 +17,22 @@ use crate::kinds::builtin::shared::label_selector::invalid;
 use crate::kinds::builtin::shared::pod_spec;
 
 const MAX_DEVICES: usize = 128;
-/// Maximum number of devices if one of them has taints, uses counters or has lists as attributes.
+/// Maximum number of devices if any of them has taints, consumes counters or has an attribute with a list. Such devices need more space.
 const MAX_ADVANCED_DEVICES: usize = 64;
 const MAX_COUNTER_SETS: usize = 8;
-/// Maximum number of counters of a set, and of a device's consumption.
+/// Maximum number of counters in a set, and of counters that a device consumes from one set.
 const MAX_COUNTERS: usize = 32;
-/// Maximum number of attributes and capacities of a device, and of the values of its attributes.
+/// Maximum number of attributes and capacities of a device together. The next constant limits the values of its attributes.
 const MAX_PROPERTIES: usize = 32;
 const MAX_VALUES: usize = 48;
 const MAX_CONSUMPTIONS: usize = 2;
 const MAX_TAINTS: usize = 16;
-/// Maximum length of the text of an attribute.
+/// Maximum length of a text in an attribute.
 const MAX_TEXT: usize = 64;
-/// Lists that an attribute can have as its value.
+/// Fields of an attribute whose value is a list.
 const LISTS: [&str; 4] = ["bools", "ints", "strings", "versions"];
 
-/// Validates the spec of a slice, or the new state of `old`.
+/// Validates the spec of a slice. `old` is the spec before an update.
 pub(super) fn validate(spec: &Value, old: Option<&Value>) -> Vec<FieldError> {
     const PATH: &str = "spec";
     let mut errors = csi_driver(text(spec, "driver"), "spec.driver");
@@ -94,7 +95,7 @@ fn validate_pool(pool: &Value, path: &str) -> Vec<FieldError> {
     errors
 }
 
-/// Validates the name of a pool of devices, which may have several parts.
+/// Validates the name of a pool: one or more DNS subdomains, separated by slashes.
 pub(super) fn pool_name(name: &str, field: &str) -> Vec<FieldError> {
     const MAX_NAME: usize = 253;
     if name.is_empty() {
@@ -108,7 +109,7 @@ pub(super) fn pool_name(name: &str, field: &str) -> Vec<FieldError> {
     errors
 }
 
-/// Validates which nodes have the devices of a slice.
+/// Validates the selection of the nodes that have the devices of a slice.
 fn validate_nodes(spec: &Value) -> Vec<FieldError> {
     const ONE: &str =
         "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required";
@@ -178,7 +179,7 @@ fn validate_device(device: &Value, old: Option<&Value>, path: &str, per_device: 
         let is_shared = device["allowMultipleAllocations"] == true;
         errors.extend(capacity_rules::validate(capacity, is_shared, &format!("{path}.capacity[{name}]")));
     }
-    // Taints of older servers stay as they are.
+    // Unchanged taints stay valid, because older servers accepted others.
     if old.is_none_or(|old| old["taints"] != device["taints"]) {
         errors.extend(items(list(device, "taints"), MAX_TAINTS, &place("taints"), validate_taint));
     }
@@ -208,7 +209,7 @@ fn validate_device(device: &Value, old: Option<&Value>, path: &str, per_device: 
     errors
 }
 
-/// Validates which nodes have a device.
+/// Validates the selection of the nodes that have a device.
 fn validate_nodes_of_device(device: &Value, path: &str) -> Vec<FieldError> {
     const ONE: &str = "exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required when `perDeviceNodeSelection` is set to \
                        true in the ResourceSlice spec";
@@ -242,7 +243,7 @@ fn validate_nodes_of_device(device: &Value, path: &str) -> Vec<FieldError> {
     errors
 }
 
-/// Validates the names of counters, of which there is at least one.
+/// Checks that there is at least one counter, and validates the names.
 fn validate_counters(object: &Value, path: &str) -> Vec<FieldError> {
     let path = format!("{path}.counters");
     let counters = object["counters"].as_object().filter(|counters| !counters.is_empty());
@@ -257,13 +258,13 @@ fn validate_counters(object: &Value, path: &str) -> Vec<FieldError> {
     }
 }
 
-/// Returns the number of values of an attribute.
+/// Returns the number of values of an attribute; a scalar counts as one.
 fn values(attribute: &Value) -> usize {
     let count = LISTS.iter().map(|field| list(attribute, field).len()).sum();
     if count == 0 { 1 } else { count }
 }
 
-/// Validates that an attribute has one value.
+/// Checks that an attribute has exactly one value, and validates the value.
 fn validate_attribute(attribute: &Value, path: &str) -> Vec<FieldError> {
     const WHY: &str = "exactly one value must be specified";
     let mut errors = Vec::new();
@@ -294,7 +295,7 @@ fn validate_attribute(attribute: &Value, path: &str) -> Vec<FieldError> {
     errors
 }
 
-/// Validates a text in an attribute, which may be a version.
+/// Validates a text in an attribute. Versions have a form of their own.
 fn validate_text(value: &str, is_version: bool, path: &str) -> Vec<FieldError> {
     let mut errors = Vec::new();
     if is_version && !is_semantic_version(value) {
@@ -306,7 +307,7 @@ fn validate_text(value: &str, is_version: bool, path: &str) -> Vec<FieldError> {
     errors
 }
 
-/// Whether a text is a version such as `1.2.3-rc.1+build`.
+/// Whether a text is a semantic version such as `1.2.3-rc.1+build`.
 fn is_semantic_version(text: &str) -> bool {
     let (text, build) = text.split_once('+').map_or((text, None), |(text, build)| (text, Some(build)));
     let (core, release) = text.split_once('-').map_or((text, None), |(core, release)| (core, Some(release)));

@@ -1,7 +1,7 @@
-//! Usage of a quota by the objects of a resource.
+//! Usage of quotas by the objects of one resource.
 //!
-//! Every namespaced resource is counted as `count/<plural>.<group>`. Some have other amounts as well: pods their requests and limits,
-//! Services their node ports and load balancers, claims their storage, also by class.
+//! Objects of every namespaced resource count as `count/<plural>.<group>`. Some also use other amounts: pods their requests and limits,
+//! Services node ports and load balancers, volume claims storage in total and per class, device claims devices per class.
 
 use jiff::{SignedDuration, Timestamp};
 use kube_apimachinery::quantity::Quantity;
@@ -14,33 +14,33 @@ use crate::kinds::builtin::pod::resources::{self as pod_resources, AmountKind};
 use crate::kinds::builtin::shared::amounts::Amounts;
 use crate::kinds::builtin::shared::resource_names::is_foreign;
 
-/// Namespaced resources that do not count: Events, and requests that are not stored.
+/// Namespaced resources that quotas ignore: Events, and resources that are not stored.
 const IGNORED: [(&str, &str); 4] = [
     ("", "events"),
     ("events.k8s.io", "events"),
     ("", "bindings"),
     ("authorization.k8s.io", "localsubjectaccessreviews"),
 ];
-/// Text between a storage class and `requests.storage` or `persistentvolumeclaims` in the name of an amount.
+/// Infix in names of amounts per storage class: `CLASS.storageclass.storage.k8s.io/requests.storage`.
 const BY_STORAGE_CLASS: &str = ".storageclass.storage.k8s.io/";
-/// Text after a device class in the name of its number of devices.
+/// Suffix of the number of devices of a class: `CLASS.deviceclass.resource.k8s.io/devices`.
 const BY_DEVICE_CLASS: &str = ".deviceclass.resource.k8s.io/devices";
 /// Prefix of extended resources that stand for a device class.
 const DEVICE_CLASS: &str = "deviceclass.resource.kubernetes.io/";
-/// Number of devices that a claim for all devices counts as: the maximum that can be allocated to it.
+/// Number of devices that a request for all devices counts as: the maximum that one claim can have.
 const ALL_DEVICES: i64 = 32;
-/// Amounts that every container of a pod must state if a quota limits them.
+/// Amounts that every container of a pod must specify if a quota limits them.
 const STATED: [&str; 6] = ["cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"];
 
-/// Operation of a write, as far as it matters for quotas.
+/// Operation of a write.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum QuotaOperation<'a> {
     Create,
-    /// A write of an existing object, with its former state.
+    /// A write to an existing object, with the old state.
     Update(&'a Value),
 }
 
-/// Counts objects of one resource.
+/// Computes the usage of objects of one resource.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ObjectCounter {
     kind: CountedKind,
@@ -84,7 +84,7 @@ impl ObjectCounter {
     pub(crate) fn handles(&self, operation: QuotaOperation<'_>, subresource: &str, object: &Value) -> bool {
         match (self.kind, subresource, operation) {
             (_, "", QuotaOperation::Create) => true,
-            // An update of a pod can only change whether it is in the scope `Terminating`.
+            // Resources of pods change only through `/resize`. A plain update can change only whether the scope `Terminating` applies.
             (CountedKind::Pods, "", QuotaOperation::Update(old)) => has_deadline(old) != has_deadline(object),
             (CountedKind::Pods, "resize", QuotaOperation::Update(_)) => true,
             (
@@ -97,7 +97,7 @@ impl ObjectCounter {
         }
     }
 
-    /// Whether the amount is one of this resource's.
+    /// Whether objects of this resource can use the named amount.
     pub(crate) fn tracks(&self, name: &str) -> bool {
         if self.counts.iter().any(|count| count == name) {
             return true;
@@ -146,7 +146,7 @@ impl ObjectCounter {
         }
     }
 
-    /// Checks that the containers of a pod state the amounts that a quota limits.
+    /// Checks that the containers of a pod specify the amounts that a quota limits. Other resources have nothing to specify.
     ///
     /// # Errors
     /// The missing amounts and the containers that lack them.
@@ -196,7 +196,7 @@ impl ObjectCounter {
         usage
     }
 
-    /// Returns the time after which an object no longer uses its amounts. Of a pod this is the time at which its deletion becomes overdue.
+    /// Returns the time after which an object no longer uses its amounts. A pod releases them when its deletion becomes overdue.
     pub(crate) fn released_after(&self, object: &Value) -> Option<Timestamp> {
         (self.kind == CountedKind::Pods && !has_ended(object)).then(|| overdue_after(object))?
     }
@@ -206,20 +206,22 @@ fn has_ended(pod: &Value) -> bool {
     ["Failed", "Succeeded"].contains(&text(&pod["status"]["phase"]).unwrap_or_default())
 }
 
-/// Returns the time after which the deletion of a pod is overdue. As in kube-apiserver, this is a second grace period after the first one.
+/// Returns the time after which the deletion of a pod is overdue. The deletion timestamp already contains one grace period; kube-apiserver
+/// adds a second one.
 fn overdue_after(pod: &Value) -> Option<Timestamp> {
     let deadline: Timestamp = metadata::text(pod, "deletionTimestamp").parse().ok()?;
     let grace = pod["metadata"]["deletionGracePeriodSeconds"].as_i64().map(SignedDuration::from_secs)?;
     deadline.checked_add(grace).ok()
 }
 
-/// Adds the amounts of a pod that has not ended. A pod with an overdue deletion, for example because its node is lost, uses nothing.
+/// Adds the amounts of a pod that runs or may run. A finished pod uses nothing; neither does a pod whose deletion is overdue, for example
+/// because its node is lost.
 fn of_pod(pod: &Value, now: Timestamp, usage: &mut Amounts) {
     if has_ended(pod) || overdue_after(pod).is_some_and(|end| now > end) {
         return;
     }
     usage.set("pods", Quantity::whole(1));
-    // A quota can limit these requests by both names, such as `cpu` and `requests.cpu`.
+    // A quota can limit such requests by two names, for example `cpu` and `requests.cpu`.
     for (name, amount) in pod_resources::in_use(pod, AmountKind::Requests).iter() {
         if ["cpu", "memory", "ephemeral-storage"].contains(&name) || name.starts_with("hugepages-") {
             usage.set(name, amount);
@@ -239,7 +241,7 @@ fn of_service(service: &Value, usage: &mut Amounts) {
     let spec = &service["spec"];
     let is_balanced = spec["type"] == "LoadBalancer";
     let ports = elements(&spec["ports"]);
-    // Node ports may not be allocated yet, so this counts the ports that will have one.
+    // Node ports may not be allocated yet, so this counts the ports that will get one.
     let node_ports = match spec["type"].as_str() {
         Some("NodePort") => ports.count(),
         Some("LoadBalancer") if spec["allocateLoadBalancerNodePorts"] == false => {
@@ -270,13 +272,13 @@ fn of_volume_claim(claim: &Value, usage: &mut Amounts) {
     }
 }
 
-/// Returns the storage class of a claim; empty if it has none.
+/// Returns the storage class of a claim, or the empty text. The older annotation takes precedence.
 pub(crate) fn storage_class(claim: &Value) -> &str {
     let legacy = &claim["metadata"]["annotations"]["volume.beta.kubernetes.io/storage-class"];
     legacy.as_str().or_else(|| claim["spec"]["storageClassName"].as_str()).unwrap_or_default()
 }
 
-/// Adds the devices of a claim by class; of alternatives, the most of each class.
+/// Adds the devices of a claim per class. Of a request with alternatives, the maximum of each class counts: any of them may be allocated.
 fn of_device_claim(claim: &Value, usage: &mut Amounts) {
     let devices = |request: &Value| {
         let count = match request["allocationMode"].as_str() {
@@ -301,7 +303,7 @@ fn of_device_claim(claim: &Value, usage: &mut Amounts) {
     }
 }
 
-/// Whether the pod ends by itself.
+/// Whether a deadline ends the pod.
 fn has_deadline(pod: &Value) -> bool {
     pod["spec"]["activeDeadlineSeconds"].as_i64().is_some_and(|seconds| seconds >= 0)
 }
@@ -311,7 +313,7 @@ fn is_best_effort(pod: &Value) -> bool {
     class == "BestEffort"
 }
 
-/// Whether a term of the pod's affinity selects pods of other namespaces.
+/// Whether a term of the pod's affinity or anti-affinity can select pods of other namespaces.
 fn has_affinity_to_other_namespaces(pod: &Value) -> bool {
     let kinds = ["podAffinity", "podAntiAffinity"].map(|kind| &pod["spec"]["affinity"][kind]);
     kinds.into_iter().any(|affinity| {
