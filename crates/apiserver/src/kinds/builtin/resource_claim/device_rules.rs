@@ -335,7 +335,7 @@ fn validate_constraint(constraint: &Value, path: &str, names: &RequestNames<'_>)
     let attribute = |field: &str| constraint[field].as_str().map(|name| (name, format!("{path}.{field}")));
     match attribute("matchAttribute").or_else(|| attribute("distinctAttribute")) {
         None => {
-            // kube-apiserver's text is wrong here: no field is set.
+            // kube-apiserver uses the wrong text: here no field is set.
             let why = "exactly one of \"matchAttribute\" or \"distinctAttribute\" is required, but multiple fields are set";
             errors.push(FieldError::required(path, why));
         }

@@ -1,6 +1,6 @@
-//! Quotas: which objects count, how much they use, and whether a write stays within the limits.
+//! ResourceQuotas: their validation, the usage of objects, and whether a write stays within the limits.
 //!
-//! The rules are pure. The admission plugin `ResourceQuota` and the controller that counts existing objects share them.
+//! The rules are pure functions. The admission plugin `ResourceQuota` and the controller that counts existing objects share them.
 
 mod counter;
 mod scope;
@@ -41,15 +41,15 @@ impl BuiltinKind for ResourceQuota {
     }
 }
 
-/// A ResourceQuota.
+/// A ResourceQuota, decoded for computations.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Quota {
     name: String,
-    /// Limits in `spec.hard`, which apply once they are also in `status.hard`.
+    /// Limits in `spec.hard`. They apply once the controller has copied them to `status.hard`.
     wanted: Amounts,
-    /// Limits in force: `status.hard`. Empty until the quota has been counted.
+    /// Limits in force, from `status.hard`. Empty until the controller has counted the usage.
     hard: Amounts,
-    /// `status.used`.
+    /// Usage, from `status.used`.
     used: Amounts,
     scopes: Vec<QuotaScope>,
 }
@@ -58,7 +58,7 @@ pub(crate) struct Quota {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct QuotaWrite<'a> {
     pub(crate) operation: QuotaOperation<'a>,
-    /// Empty for the object itself.
+    /// Name of the subresource; empty for the object itself.
     pub(crate) subresource: &'a str,
     /// The object after the write.
     pub(crate) object: &'a Value,
@@ -77,7 +77,7 @@ impl Quota {
         }
     }
 
-    /// Returns the status of the quota with this usage.
+    /// Builds the status of a quota.
     pub(crate) fn status(hard: &Amounts, used: &Amounts) -> Value {
         json!({"hard": hard.to_json(), "used": used.to_json()})
     }
@@ -97,30 +97,30 @@ impl Quota {
         &self.used
     }
 
-    /// Whether the status has the limits of the spec and this usage.
+    /// Whether the status already has the limits of the spec and this usage.
     pub(crate) fn is_at(&self, used: &Amounts) -> bool {
         self.hard == self.wanted && self.used == *used
     }
 
-    /// Whether an object is in the scopes of the quota.
+    /// Whether an object is in all scopes of the quota.
     pub(crate) fn covers(&self, counter: &ObjectCounter, object: &Value) -> bool {
         self.scopes.iter().all(|scope| counter.is_within(scope, object))
     }
 
-    /// Whether the quota has scopes, so that it does not cover all objects.
+    /// Whether the quota has scopes, so that it may not cover every object.
     pub(crate) fn has_scopes(&self) -> bool {
         !self.scopes.is_empty()
     }
 
-    /// Names of the limits in force that are about the counted resource.
+    /// Returns the names of the limits in force that the counted resource can use.
     fn limited(&self, counter: &ObjectCounter) -> Vec<&str> {
         self.hard.names().filter(|name| counter.tracks(name)).collect()
     }
 }
 
-/// Returns the new usage of those quotas that a write changes, with their indices.
+/// Returns the new usage of each quota that a write changes, with the quota's index.
 ///
-/// A quota that has not been counted yet has no limits in force, and allows everything.
+/// A quota whose usage has not been counted yet has no limits in force and allows everything.
 ///
 /// # Errors
 /// The reason why the write is refused.
@@ -163,13 +163,13 @@ pub(crate) fn charge(
     let mut charged = Vec::new();
     for (index, quota) in concerned {
         let added = match operation {
-            // An object that was already in the scopes is charged for the difference.
+            // An object that was already in the scopes is charged for the difference only.
             QuotaOperation::Update(old) if quota.covers(counter, old) => {
                 usage.beyond(&counter.usage(old, now))
             }
             _ => usage.clone(),
         };
-        // A write that adds nothing to a limited amount is allowed, even if the quota is exceeded already.
+        // A write that adds nothing to limited amounts is allowed, even if the quota is already exceeded.
         let added = added.only(|name, amount| !amount.is_zero() && quota.hard.get(name).is_some());
         if added.is_empty() {
             continue;
@@ -178,7 +178,7 @@ pub(crate) fn charge(
         used.add(&added);
         let is_exceeded = |name: &str| used.get(name) > quota.hard.get(name);
         let exceeded = added.only(|name, _| is_exceeded(name));
-        // The status of a claim reports a finished allocation, which cannot be refused any more.
+        // A claim's status reports an allocation that has already happened, so refusing it would not help.
         if !exceeded.is_empty() && subresource != "status" {
             let of_exceeded = |list: &Amounts| list.only(|name, _| exceeded.get(name).is_some());
             return Err(format!(

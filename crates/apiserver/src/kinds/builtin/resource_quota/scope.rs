@@ -1,4 +1,4 @@
-//! Scopes of a quota: conditions that objects must satisfy to be counted.
+//! Scopes of a quota: conditions that an object must satisfy to be counted.
 
 use serde_json::Value;
 
@@ -8,7 +8,7 @@ pub(crate) struct QuotaScope {
     /// Name such as `BestEffort` or `PriorityClass`.
     pub(crate) name: String,
     operator: Operator,
-    /// Values of `In` and `NotIn`.
+    /// Values for `In` and `NotIn`.
     values: Vec<String>,
 }
 
@@ -23,7 +23,7 @@ enum Operator {
 }
 
 impl QuotaScope {
-    /// Returns the scopes in the spec of a quota.
+    /// Returns the scopes in the spec of a quota, from both `scopes` and `scopeSelector`.
     pub(super) fn of(spec: &Value) -> Vec<Self> {
         let elements = |list: &Value| list.as_array().cloned().unwrap_or_default();
         let plain = elements(&spec["scopes"]);
@@ -47,12 +47,12 @@ impl QuotaScope {
         plain.chain(selected).collect()
     }
 
-    /// Returns the scope of objects that have the property.
+    /// Returns a scope that only requires the property to be present.
     pub(super) fn present(name: &str) -> Self {
         Self { name: name.to_owned(), operator: Operator::Exists, values: Vec::new() }
     }
 
-    /// Whether the scope selects an object with any of these values.
+    /// Whether the scope selects an object with these values. A claim can have several, for example its old and its new class.
     pub(super) fn selects(&self, found: &[&str]) -> bool {
         let listed = |value: &&str| self.values.iter().any(|known| known == value);
         match self.operator {

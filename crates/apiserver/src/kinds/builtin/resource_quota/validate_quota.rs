@@ -17,16 +17,17 @@ const SCOPES: [&str; 7] = [
     CROSS_NAMESPACE,
 ];
 const CROSS_NAMESPACE: &str = "CrossNamespacePodAffinity";
-/// Scopes that exclude each other.
+/// Pairs of scopes that exclude each other.
 const CONFLICTS: [[&str; 2]; 2] = [["BestEffort", "NotBestEffort"], ["Terminating", "NotTerminating"]];
 
-/// Validates a new quota, or the new state of `old`. Scopes never change.
+/// Validates a quota. `old` is the state before an update, which cannot change the scopes.
 pub(super) fn validate(new: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let spec = &new["spec"];
     let mut errors = amounts(&spec["hard"], "spec.hard");
     errors.extend(scopes(spec));
     errors.extend(selector(spec));
     if let Some(old) = old {
+        // kube-apiserver compares the scopes as sets.
         let set = |spec: &Value| {
             let mut names: Vec<String> = texts(&spec["scopes"]).map(str::to_owned).collect();
             names.sort_unstable();
@@ -47,12 +48,12 @@ pub(super) fn validate_status(new: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// Returns the warnings about resources with more allowed requests than allowed limits.
+/// Returns a warning for each resource whose total of requests may exceed its total of limits.
 pub(super) fn warnings(new: &Value) -> Vec<String> {
     let hard = Amounts::read(&new["spec"]["hard"]);
     let mut warnings = Vec::new();
     for resource in ["cpu", "memory", "storage", "ephemeral-storage"] {
-        // A quota may limit the requests of these two by their short names as well.
+        // A quota can also limit requests for these two by their short names.
         let mut name = format!("requests.{resource}");
         if hard.get(&name).is_none() && ["cpu", "memory"].contains(&resource) {
             resource.clone_into(&mut name);
@@ -78,7 +79,7 @@ fn amounts(list: &Value, path: &str) -> Vec<FieldError> {
     errors
 }
 
-/// Whether objects in the scope use the resource.
+/// Whether a limit of Kubernetes' own resources makes sense in a scope.
 fn applies(scope: &str, name: &str) -> bool {
     const COMPUTE: [&str; 6] =
         ["cpu", "memory", "limits.cpu", "limits.memory", "requests.cpu", "requests.memory"];
@@ -92,7 +93,7 @@ fn applies(scope: &str, name: &str) -> bool {
     }
 }
 
-/// Counts the limits of Kubernetes' own resources that do not apply to a scope. Each of them is an error.
+/// Counts the limits that do not make sense in a scope. Each is an error of its own. Only Kubernetes' own resources are checked.
 fn unsupported(spec: &Value, scope: &str) -> usize {
     let hard = Amounts::read(&spec["hard"]);
     hard.names().filter(|name| resource_names::is_of_quota(name) && !applies(scope, name)).count()
@@ -157,6 +158,7 @@ fn selector(spec: &Value) -> Vec<FieldError> {
             }
         }
     }
+    // kube-apiserver shows `scopes` in this error about the selector.
     let value = shown(&spec["scopes"]);
     errors.extend(
         conflicts(&names).map(|()| {
@@ -166,17 +168,17 @@ fn selector(spec: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// Yields once for each pair of scopes that exclude each other.
+/// Yields one item for each pair of conflicting scopes in `names`.
 fn conflicts(names: &[&str]) -> impl Iterator<Item = ()> {
     CONFLICTS.into_iter().filter(|pair| pair.iter().all(|name| names.contains(name))).map(|_| ())
 }
 
-/// Returns a value as messages show it.
+/// Returns the JSON of a value, as messages show it.
 fn shown(value: &Value) -> String {
     value.to_string()
 }
 
-/// Returns a selector as the Go struct that messages show.
+/// Returns a selector as JSON of Go's internal struct, as messages show it.
 fn selector_as_go(selector: &Value) -> String {
     let expressions = selector["matchExpressions"].as_array().into_iter().flatten().map(|expression| {
         format!(

@@ -1,4 +1,4 @@
-//! Allocation of the cluster IP and the ports of a Service: which ones it needs, which it keeps.
+//! Allocation of a Service's cluster IP and ports: those that it needs, and those that it keeps.
 
 use std::collections::BTreeMap;
 
@@ -15,10 +15,10 @@ use super::{ip_families, service_spec};
 use crate::kind::{Allocator, Unallocated};
 use crate::kinds::builtin::shared::fields::elements;
 
-/// Completes the addresses and ports of a Service after its fields were tracked, because fields that are set here have no manager.
+/// Completes the addresses and ports of a Service. This runs after the tracking of fields, so the fields that it sets have no manager.
 ///
 /// # Errors
-/// 422 with the fields that cannot be satisfied; 500 if a range is full.
+/// 422 if a field names an address or port that is not available; 500 if a range is full.
 pub(super) fn allocate(
     allocator: &mut dyn Allocator,
     old: Option<&Value>,
@@ -29,7 +29,7 @@ pub(super) fn allocate(
     let full = |what: &str, why: &str| ApiError::internal_error(&format!("failed to allocate {what}: {why}"));
     let Some(spec) = service.get_mut("spec").filter(|spec| spec.is_object()) else { return Ok(()) };
     let old = old.map(|old| &old["spec"]);
-    // Before `align`, which takes an address that is still missing for one that the client removed.
+    // This runs before `align`, for which a missing address is one that the client removed.
     if let Some(old) = old {
         keep_allocated(old, spec);
     }
@@ -79,7 +79,7 @@ pub(super) fn allocate(
     Ok(())
 }
 
-/// Sets addresses and ports that the client left out to those that the Service has.
+/// Fills in addresses and ports that the client omitted with those that the Service already has.
 fn keep_allocated(old: &Value, spec: &mut Value) {
     if has_address(old) && has_address(spec) {
         if is_empty(&spec["clusterIP"]) && !is_empty(&old["clusterIP"]) {
@@ -111,7 +111,7 @@ fn keep_allocated(old: &Value, spec: &mut Value) {
     }
 }
 
-/// Makes `clusterIP` and `clusterIPs` agree. The client may have changed only one of them.
+/// Makes `clusterIP` and `clusterIPs` agree if the client changed only `clusterIP`, the older field.
 fn align(old: Option<&Value>, spec: &mut Value) {
     let changed_only_one = old
         .is_some_and(|old| spec["clusterIP"] != old["clusterIP"] && spec["clusterIPs"] == old["clusterIPs"]);
@@ -123,9 +123,8 @@ fn align(old: Option<&Value>, spec: &mut Value) {
     }
 }
 
-/// Whether an address is to be allocated: the one that the client names, or else any. In an update only a former DNS alias gets one. The
-/// address of any other Service cannot change, which is validated later, and one that a write of `/status` created without an address keeps
-/// none.
+/// Whether the Service needs an allocation: of the address that the client names, or of any. In an update, only a former DNS alias does.
+/// Other Services keep their address, or their lack of one; validation refuses a change.
 fn wants_address(old: Option<&Value>, spec: &Value) -> bool {
     !old.is_some_and(has_address) && !is_headless(spec)
 }

@@ -1,4 +1,4 @@
-//! Fields that the former type of a Service needed and its new one does not.
+//! Fields that the old type of a Service needed and the new type does not.
 
 use serde_json::{Value, json};
 
@@ -7,8 +7,8 @@ use super::service_spec::{
 };
 use crate::kinds::builtin::shared::fields::elements;
 
-/// Removes from the new state of a Service the fields that its former type needed and its new one does not. A field that the
-/// client changed stays.
+/// Removes fields that the old type of a Service needed and the new type does not. A field that the client changed in the same update
+/// stays, so that validation reports it.
 pub(super) fn drop_unneeded(old: &Value, service: &mut Value) {
     let before = &old["spec"];
     let Some(spec) = service.get_mut("spec").filter(|spec| spec.is_object()) else { return };
@@ -22,7 +22,7 @@ pub(super) fn drop_unneeded(old: &Value, service: &mut Value) {
         remove_unchanged(before, spec, "ipFamilyPolicy");
     }
     if lost(has_node_ports, spec) {
-        // Ports may be added and removed, as long as no node port is new.
+        // The client may have added or removed ports. Only a new node port counts as a change.
         let former = node_ports(before);
         if node_ports(spec).iter().all(|port| former.contains(port)) {
             elements(spec, "ports").for_each(|port| remove(port, "nodePort"));
@@ -38,7 +38,7 @@ pub(super) fn drop_unneeded(old: &Value, service: &mut Value) {
     if lost(is_external, spec) {
         remove_unchanged(before, spec, "externalTrafficPolicy");
     }
-    // As in kube-apiserver, the status is cleared at once, although the load balancer is removed later.
+    // kube-apiserver clears the status at once, although a controller removes the load balancer later.
     let is_balanced = is_balanced(spec);
     if !is_balanced && let Some(status) = service.get_mut("status").filter(|status| status.is_object()) {
         status["loadBalancer"] = json!({});
@@ -46,7 +46,7 @@ pub(super) fn drop_unneeded(old: &Value, service: &mut Value) {
     drop_traffic_policy(service);
 }
 
-/// Removes the traffic policy of a DNS alias, which has no address.
+/// Removes the internal traffic policy of a DNS alias: without an address there is no traffic to direct.
 pub(super) fn drop_traffic_policy(service: &mut Value) {
     if service["spec"]["type"] == "ExternalName" {
         remove(&mut service["spec"], "internalTrafficPolicy");

@@ -1,7 +1,7 @@
-//! IP families of a Service, and the policy that says how many of them it has.
+//! IP families of a Service, and the policy that decides how many it has.
 //!
-//! The server has IPv4 addresses only, like a kube-apiserver with one range. A Service without selector and address may name both
-//! families, because its endpoints may have addresses of either.
+//! Like a kube-apiserver with one IPv4 range, this server allocates IPv4 addresses only. A headless Service without a selector may still
+//! name both families, because its endpoints may have addresses of either.
 
 use std::net::IpAddr;
 
@@ -17,9 +17,9 @@ const IPV6: &str = "IPv6";
 const SINGLE_STACK: &str = "SingleStack";
 const REQUIRE_DUAL_STACK: &str = "RequireDualStack";
 
-/// Sets the policy of a Service that names none: that of its former state, or one that follows from its address.
+/// Sets a missing policy to the old one, or else to the one that follows from the address.
 pub(super) fn set_policy(old: Option<&Value>, spec: &mut Value) {
-    // A static default could move a Service between one and two families without a request to do so.
+    // A fixed default could move a Service between one and two families without a request to do so.
     let former = old.map(|old| &old["ipFamilyPolicy"]).filter(|policy| !is_empty(policy));
     let policy = match former {
         Some(policy) => policy.clone(),
@@ -29,7 +29,7 @@ pub(super) fn set_policy(old: Option<&Value>, spec: &mut Value) {
     set(spec, "ipFamilyPolicy", policy);
 }
 
-/// Validates the addresses, the families and the policy that the Service names, each alone and in relation to the others.
+/// Validates the addresses, families and policy that the Service names, alone and in relation to each other.
 pub(super) fn validate_related(old: Option<&Value>, spec: &Value) -> Vec<FieldError> {
     const POLICIES: [&str; 3] = ["PreferDualStack", REQUIRE_DUAL_STACK, SINGLE_STACK];
     const PLACE: &str = "spec.clusterIPs";
@@ -65,7 +65,7 @@ pub(super) fn validate_related(old: Option<&Value>, spec: &Value) -> Vec<FieldEr
         errors.push(FieldError::not_supported("spec.ipFamilyPolicy", policy, &POLICIES));
     }
     let before = errors.len();
-    // Texts that the Service has already are not validated again.
+    // Addresses of the old Service are not validated again.
     let known = old.map(addresses).unwrap_or_default();
     for (at, address) in named.iter().enumerate() {
         if at == 0 && *address == "None" {
@@ -80,7 +80,7 @@ pub(super) fn validate_related(old: Option<&Value>, spec: &Value) -> Vec<FieldEr
     if named.len() > 2 {
         errors.push(FieldError::invalid(PLACE, &shown, "may only hold up to 2 values"));
     }
-    // The checks below compare the families of the addresses.
+    // The remaining checks compare families, which only valid addresses have.
     if !are_addresses {
         return errors;
     }
@@ -100,14 +100,14 @@ pub(super) fn validate_related(old: Option<&Value>, spec: &Value) -> Vec<FieldEr
     errors
 }
 
-/// Sets the IP families of a Service that names none, and returns the errors in those that it names.
+/// Sets missing IP families of a Service, and returns the errors about those that it names.
 pub(super) fn set_families(old: Option<&Value>, spec: &mut Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let mut families: Vec<String> = strings(&spec["ipFamilies"]);
     let is_single = spec["ipFamilyPolicy"] == SINGLE_STACK;
     let policy = spec["ipFamilyPolicy"].to_string();
     let mut refuse_policy = |why: &str| errors.push(FieldError::invalid("spec.ipFamilyPolicy", &policy, why));
-    // A client that changes only the policy, to a single stack, gives up the second address and the second family. With another policy it
+    // A client that changes only the policy to `SingleStack` gives up the second address and the second family. With any other policy it
     // cannot give them up.
     if let Some(old) = old {
         if is_single && old["clusterIPs"] == spec["clusterIPs"] && addresses(spec).len() > 1 {
@@ -142,14 +142,14 @@ pub(super) fn set_families(old: Option<&Value>, spec: &mut Value) -> Vec<FieldEr
         match families.get(at) {
             Some(_) => {}
             None if family == IPV4 => families.push(IPV4.to_owned()),
-            // Reported for the address, which the client named, instead of the family, which it did not.
+            // The error is about the address, because the client named no family.
             None => errors.push(FieldError::invalid(field, &shown, "IPv6 is not configured on this cluster")),
         }
     }
     if !errors.is_empty() {
         return errors;
     }
-    // Before the checks below, because such a Service may have combinations that they refuse.
+    // A headless Service without a selector may have combinations that the checks of other Services refuse.
     if is_headless(spec) && !has_selector(spec) {
         if families.is_empty() {
             families.push(IPV4.to_owned());

@@ -84,7 +84,7 @@ fn default(service: &mut Value) {
         }
         for port in elements(spec, "ports") {
             set(port, "protocol", json!("TCP"));
-            // For Go, the number 0 and the empty name are absent values.
+            // For Go, the number 0 and the empty name mean absent.
             if port["targetPort"].is_null() || port["targetPort"] == 0 || port["targetPort"] == "" {
                 let number = port["port"].clone();
                 port["targetPort"] = number;
@@ -97,7 +97,7 @@ fn default(service: &mut Value) {
         if kind == "LoadBalancer" {
             set(spec, "allocateLoadBalancerNodePorts", json!(true));
         }
-        // A DNS alias has no address in the cluster, and other types are refused.
+        // A DNS alias has no address in the cluster. Unknown types are refused later.
         if ["ClusterIP", "NodePort", "LoadBalancer"].contains(&&*kind) {
             set_pointer(spec, "internalTrafficPolicy", json!("Cluster"));
         }
@@ -162,7 +162,7 @@ fn warnings(service: &Value) -> Vec<String> {
     warnings
 }
 
-/// Warnings about the addresses in a list of the spec.
+/// Returns the warnings about the addresses in a list of the spec.
 fn addresses_in(spec: &Value, field: &str) -> Vec<String> {
     let addresses = list(spec, field).iter().enumerate();
     let warning = |(index, address): (usize, &Value)| {
@@ -171,7 +171,7 @@ fn addresses_in(spec: &Value, field: &str) -> Vec<String> {
     addresses.filter_map(warning).collect()
 }
 
-/// Checks the cluster IP, which cannot change once it is set.
+/// Checks that a cluster IP does not change once it is set. A Service that becomes a DNS alias gives it up.
 fn validate_address(old: &Value, new: &Value) -> Option<FieldError> {
     let has_none =
         |spec: &Value| spec["type"] == "ExternalName" || spec["clusterIP"].as_str().is_none_or(str::is_empty);
