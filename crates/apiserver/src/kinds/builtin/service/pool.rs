@@ -1,7 +1,7 @@
-//! Cluster IPs and node ports in use, and the choice of free ones. Pure.
+//! Cluster IPs and node ports in use, and the choice of free ones. The module does no I/O and reads no clock.
 //!
 //! As in kube-apiserver, the first part of a range is left to clients that name an address or port themselves: the pool chooses
-//! there only when the rest is full. Choices are random, so that a client cannot rely on them.
+//! there only when the rest is full. Choices are random, so that clients cannot rely on them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,12 +13,12 @@ use serde_json::Value;
 use crate::kind::{Allocator, Unallocated};
 use crate::store::Key;
 
-/// First node port of the range, as with kube-apiserver's default `--service-node-port-range`.
+/// First node port of the range. The range is kube-apiserver's default for `--service-node-port-range`.
 const FIRST_PORT: u32 = 30_000;
 /// Last node port of the range.
 const LAST_PORT: u32 = 32_767;
 
-/// Range of the cluster IPs of Services, such as `10.96.0.0/12`, which is the default.
+/// Range of the cluster IPs of Services. The default is `10.96.0.0/12`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ServiceRange {
     /// Network address.
@@ -36,7 +36,7 @@ impl Default for ServiceRange {
 impl FromStr for ServiceRange {
     type Err = String;
 
-    /// Reads `ADDRESS/BITS`. The range has at least four addresses, and at most those of a `/8`; it begins at its network address.
+    /// Parses `ADDRESS/BITS`. The prefix has 8 to 30 bits. Host bits of the address are ignored.
     fn from_str(text: &str) -> Result<Self, String> {
         let parts = text.split_once('/');
         let parsed = parts.and_then(|(address, bits)| Some((address.parse().ok()?, bits.parse().ok()?)));
@@ -58,7 +58,7 @@ impl fmt::Display for ServiceRange {
 }
 
 impl ServiceRange {
-    /// Returns the first address, which is that of the Service `kubernetes`.
+    /// Returns the first usable address, which belongs to the Service `kubernetes`.
     pub(crate) fn first(self) -> Ipv4Addr {
         Ipv4Addr::from(self.network + 1)
     }
@@ -68,14 +68,14 @@ impl ServiceRange {
         u32::from(address) & (u32::MAX << (32 - self.prefix)) == self.network
     }
 
-    /// Returns the addresses that Services can have: all but the first of the network, and the last, which is for broadcasts.
+    /// Returns the addresses that Services can have: all except the network address and the broadcast address.
     fn usable(self) -> Band {
         let last = self.network | (u32::MAX >> self.prefix);
         Band { first: self.network + 1, last: last - 1 }
     }
 }
 
-/// Consecutive numbers.
+/// Range of numbers, with both ends included.
 #[derive(Clone, Copy)]
 struct Band {
     first: u32,
@@ -83,8 +83,8 @@ struct Band {
 }
 
 impl Band {
-    /// Splits off the first numbers, which are left to clients: the `share`-th part of the band, but at least 16 and at most `most`. A
-    /// band that has no more numbers than that is not split.
+    /// Splits off the first numbers, which are left to clients: one `share`-th of the band, but at least 16 and at most `most`. A band
+    /// that is not larger than that is not split.
     fn split(self, share: u32, most: u32) -> (Option<Self>, Self) {
         let size = self.last - self.first + 1;
         let lower = (size / share).clamp(16, most);
@@ -96,7 +96,7 @@ impl Band {
     }
 }
 
-/// Numbers in use, with the number of their users.
+/// Numbers in use, each with a count of its users. A running request and the stored Service may use a number at the same time.
 #[derive(Debug, Default, Clone)]
 struct InUse(BTreeMap<u32, u32>);
 
@@ -118,7 +118,7 @@ impl InUse {
         }
     }
 
-    /// Returns the first free number that is not below a random one, or else the first free number of the band.
+    /// Returns the first free number from a random position on, or else the first free number before it.
     fn free(&self, band: Band, random: &mut fastrand::Rng) -> Option<u32> {
         let start = random.u32(band.first..=band.last);
         let from = |first: u32, last: u32| {
@@ -154,14 +154,14 @@ impl ServiceAllocation {
             .filter_map(Value::as_u64)
             .filter_map(|port| u32::try_from(port).ok().filter(|port| *port != 0))
             .collect();
-        // Ports for TCP and UDP may share a number, which is counted once for the Service.
+        // Ports for TCP and UDP may share a number, which counts once per Service.
         ports.sort_unstable();
         ports.dedup();
         Self { addresses, ports }
     }
 }
 
-/// Addresses and ports that stored Services have, or that running requests have reserved.
+/// Addresses and ports of stored Services and of running requests.
 #[derive(Debug, Clone)]
 pub(crate) struct ServicePool {
     range: ServiceRange,
@@ -183,10 +183,10 @@ impl ServicePool {
         }
     }
 
-    /// Notes the current state of a Service; `None` if it was deleted.
+    /// Records the current state of a Service; `None` if it was deleted.
     pub(crate) fn observe(&mut self, key: &Key, service: Option<&Value>) {
         let before = match service {
-            // The new state is added before the former one is released, so that numbers in both are never free in between.
+            // The new state is added before the old one is released, so numbers in both are never free in between.
             Some(service) => {
                 let now = ServiceAllocation::of(service);
                 now.addresses.iter().for_each(|address| self.addresses.add(*address));
@@ -200,7 +200,7 @@ impl ServicePool {
         }
     }
 
-    /// Ends the reservations of a request, after its commit was observed, or when it failed.
+    /// Releases the reservations of a request that failed, or whose commit has been observed.
     pub(crate) fn release(&mut self, taken: &ServiceAllocation) {
         taken.addresses.iter().for_each(|address| self.addresses.remove(*address));
         taken.ports.iter().for_each(|port| self.ports.remove(*port));
@@ -234,7 +234,7 @@ pub(crate) struct Reserving<'a> {
 }
 
 impl Reserving<'_> {
-    /// Returns a free number of the upper part of a band, or else of its lower part.
+    /// Chooses a free number in the upper part of a band, or else in its lower part.
     fn choose(
         in_use: &InUse,
         (lower, upper): (Option<Band>, Band),
@@ -252,7 +252,7 @@ impl Allocator for Reserving<'_> {
         let usable = self.pool.range.usable();
         let number = match wanted {
             Some(address) => {
-                // The network address and the last address are not usable, although the range contains them.
+                // The network address and the broadcast address are in the range, but not usable.
                 let number = u32::from(address);
                 if !(usable.first..=usable.last).contains(&number) {
                     return Err(Unallocated(

@@ -1,4 +1,4 @@
-//! Validation of Services, except for the relation between addresses and families, which `ip_families` validates.
+//! Validation of Services. `ip_families` validates the relation between addresses and families.
 
 use std::collections::BTreeSet;
 
@@ -22,9 +22,9 @@ const DISTRIBUTIONS: [&str; 3] = ["PreferClose", "PreferSameZone", "PreferSameNo
 /// Annotations with the mode of topology-aware routing; the second one is deprecated.
 const TOPOLOGY: [&str; 2] =
     ["service.kubernetes.io/topology-mode", "service.kubernetes.io/topology-aware-hints"];
-/// Annotation with the ranges of clients, which the field replaces.
+/// Annotation with the ranges of clients, which `spec.loadBalancerSourceRanges` replaces.
 const RANGES: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
-/// Maximum time for which a client stays with a pod.
+/// Maximum number of seconds for which a client stays with a pod: one day.
 const MAX_AFFINITY: i64 = 86_400;
 
 /// Validates changes of a Service that is not an alias before and after.
@@ -95,7 +95,7 @@ pub(super) fn validate(service: &Value, old: Option<&Value>) -> Vec<FieldError> 
     errors
 }
 
-/// Validates a Service that is an alias of a name.
+/// Validates a Service of type `ExternalName`, a DNS alias.
 fn alias(spec: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     for field in ["clusterIPs", "ipFamilies"] {
@@ -107,7 +107,7 @@ fn alias(spec: &Value) -> Vec<FieldError> {
         errors.push(FieldError::forbidden("spec.ipFamilyPolicy", NOT_ALIAS));
     }
     let name = text(spec, "externalName");
-    // A name may end in a dot.
+    // A fully qualified name may end with a dot.
     match name.strip_suffix('.').unwrap_or(name) {
         "" => errors.push(FieldError::required("spec.externalName", "")),
         name => errors.extend(invalid("spec.externalName", name, &names::subdomain(name))),
@@ -143,7 +143,7 @@ fn ports(spec: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// Validates whether clients stay with a pod.
+/// Validates session affinity and its timeout.
 fn affinity(spec: &Value) -> Vec<FieldError> {
     const FIELD: &str = "spec.sessionAffinityConfig";
     let mut errors: Vec<FieldError> =
@@ -277,7 +277,7 @@ fn traffic(spec: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// Validates the addresses that a load balancer has.
+/// Validates the addresses of the load balancer in the status. Addresses of the old status are not checked again.
 pub(super) fn validate_status(old: &Value, new: &Value) -> Vec<FieldError> {
     const FIELD: &str = "status.loadBalancer.ingress";
     let points = list(&new["status"]["loadBalancer"], "ingress");

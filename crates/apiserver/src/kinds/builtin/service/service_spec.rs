@@ -1,8 +1,8 @@
-//! Reading of the spec of a Service: what its type needs, and the addresses and ports that it names.
+//! Reads the spec of a Service: the needs of its type, and the addresses and ports that it names.
 
 use serde_json::Value;
 
-/// Whether the type of a Service has cluster IPs: the Service has one, or states that it has none. A DNS alias does neither.
+/// Whether the type has the field `clusterIP`. Headless Services have it, with the value `None`; a DNS alias does not.
 pub(super) fn has_address(spec: &Value) -> bool {
     spec["type"] != "ExternalName"
 }
@@ -19,24 +19,24 @@ pub(super) fn has_node_ports(spec: &Value) -> bool {
     spec["type"] == "NodePort" || is_balanced(spec)
 }
 
-/// Whether a load balancer serves the Service.
+/// Whether the Service has a load balancer.
 pub(super) fn is_balanced(spec: &Value) -> bool {
     spec["type"] == "LoadBalancer"
 }
 
-/// Whether a Service is reached from outside of the cluster.
+/// Whether clients outside of the cluster can reach the Service.
 pub(super) fn is_external(spec: &Value) -> bool {
     has_node_ports(spec)
         || spec["type"] == "ClusterIP"
             && spec["externalIPs"].as_array().is_some_and(|addresses| !addresses.is_empty())
 }
 
-/// Whether the load balancer asks the nodes for their health.
+/// Whether the load balancer checks the health of nodes. With the policy `Local`, only nodes with a pod of the Service are healthy.
 pub(super) fn has_health_check(spec: &Value) -> bool {
     is_balanced(spec) && spec["externalTrafficPolicy"] == "Local"
 }
 
-/// Whether every port gets a node port, and not only those that name one.
+/// Whether every port gets a node port, instead of only those that name one.
 pub(super) fn allocates_all(spec: &Value) -> bool {
     !is_balanced(spec) || spec["allocateLoadBalancerNodePorts"] != false
 }
@@ -61,12 +61,12 @@ pub(super) fn node_port(port: &Value) -> Option<u16> {
     port_number(&port["nodePort"])
 }
 
-/// Reads a port. Zero stands for any.
+/// Reads a port. Zero, which asks for any port, and numbers that are not ports give `None`.
 pub(super) fn port_number(value: &Value) -> Option<u16> {
     value.as_u64().and_then(|number| u16::try_from(number).ok()).filter(|number| *number != 0)
 }
 
-/// Returns a number that is neither a port nor zero.
+/// Returns the number if it is neither a port nor zero, so that no allocator can have it.
 pub(super) fn no_port(value: &Value) -> Option<i64> {
     value.as_i64().filter(|number| *number != 0 && port_number(value).is_none())
 }
@@ -75,7 +75,7 @@ pub(super) fn is_empty(text: &Value) -> bool {
     text.as_str().is_none_or(str::is_empty)
 }
 
-/// Removes a field of an object.
+/// Removes a field from an object.
 pub(super) fn remove(object: &mut Value, field: &str) {
     if let Some(fields) = object.as_object_mut() {
         fields.remove(field);

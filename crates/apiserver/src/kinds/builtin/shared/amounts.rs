@@ -15,7 +15,7 @@ use super::resource_names;
 pub(crate) struct Amounts(BTreeMap<String, Quantity>);
 
 impl Amounts {
-    /// Reads a JSON object of quantities. Other values are skipped, because the schema refuses them.
+    /// Reads a JSON object of quantities. Other values are skipped; decoding refuses them anyway.
     pub(crate) fn read(list: &Value) -> Self {
         let entries = list.as_object().into_iter().flatten();
         Self(
@@ -59,7 +59,7 @@ impl Amounts {
         }
     }
 
-    /// Raises each amount to that of another list, if it is lower or absent.
+    /// Raises each amount that is lower than in another list, or absent, to the amount there.
     pub(crate) fn raise(&mut self, other: &Self) {
         for (name, amount) in &other.0 {
             if self.0.get(name).is_none_or(|own| amount > own) {
@@ -68,7 +68,7 @@ impl Amounts {
         }
     }
 
-    /// Returns the amounts by which this list exceeds another one; never negative. The result has the names of both lists.
+    /// Returns the amounts by which this list exceeds another one, but at least zero. The result has the names of both lists.
     pub(crate) fn beyond(&self, other: &Self) -> Self {
         let mut rest: BTreeMap<_, _> = other.0.keys().map(|name| (name.clone(), Quantity::ZERO)).collect();
         for (name, amount) in &self.0 {
@@ -85,7 +85,7 @@ impl Amounts {
     }
 }
 
-/// Checks that an amount is not negative, and whole if the resource is counted.
+/// Checks that an amount is not negative, and that it is an integer if the resource has no fractions.
 pub(in crate::kinds::builtin) fn validate_amount(
     name: &str,
     amount: Quantity,
@@ -102,10 +102,10 @@ pub(in crate::kinds::builtin) fn validate_amount(
     errors
 }
 
-/// Rounds the amounts of a list to thousandths, the unit that old clients know, away from zero.
+/// Rounds the amounts of a list to thousandths, away from zero. kube-apiserver does this because early clients knew no smaller unit.
 pub(in crate::kinds::builtin) fn round(list: &mut Value) {
     for amount in list.as_object_mut().into_iter().flat_map(Map::values_mut) {
-        // Only amounts with these characters can have smaller parts.
+        // Only amounts with one of these characters can have a smaller part; `-` is for negative exponents.
         let Some(text) = amount.as_str().filter(|text| text.contains(['.', 'u', 'n', '-'])) else { continue };
         let Some(exact) = Quantity::read(text) else { continue };
         let rounded = exact.in_thousandths();
@@ -133,7 +133,7 @@ pub(in crate::kinds::builtin) fn round_fields(object: &mut Value, fields: &[&str
     }
 }
 
-/// Formats as `cpu=1,memory=2Gi`.
+/// Formats amounts as `cpu=1,memory=2Gi`.
 impl fmt::Display for Amounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, (name, amount)) in self.iter().enumerate() {

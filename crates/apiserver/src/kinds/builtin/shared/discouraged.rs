@@ -1,4 +1,4 @@
-//! Warnings about accepted values that several kinds have in common.
+//! Warnings that several kinds share. They are about values that are accepted but should not be used.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::fields::{list, text};
 
-/// Deprecated labels of nodes, with their replacements.
+/// Deprecated labels of nodes, with the reason that warnings show.
 const NODE_LABELS: [(&str, &str); 8] = [
     ("beta.kubernetes.io/arch", "deprecated since v1.14; use \"kubernetes.io/arch\" instead"),
     ("beta.kubernetes.io/os", "deprecated since v1.14; use \"kubernetes.io/os\" instead"),
@@ -33,7 +33,7 @@ const NODE_LABELS: [(&str, &str); 8] = [
     ("node-role.kubernetes.io/master", "use \"node-role.kubernetes.io/control-plane\" instead"),
 ];
 
-/// Returns the reason why a label of nodes should not be used.
+/// Returns the reason why a node label should not be used; `None` for other labels.
 pub(in crate::kinds::builtin) fn node_label(key: &str) -> Option<&'static str> {
     NODE_LABELS.iter().find(|(label, _)| *label == key).map(|(_, why)| *why)
 }
@@ -70,7 +70,7 @@ pub(in crate::kinds::builtin) fn node_selector_term(
     warnings
 }
 
-/// Returns warnings about amounts of bytes that are not whole.
+/// Returns a warning for each named amount that is not a whole number of bytes.
 pub(in crate::kinds::builtin) fn fractions(amounts: &Value, names: &[&str], path: &str) -> Vec<String> {
     let warning = |name: &&str| {
         let amount = amounts[*name].as_str()?;
@@ -83,7 +83,7 @@ pub(in crate::kinds::builtin) fn fractions(amounts: &Value, names: &[&str], path
     names.iter().filter_map(warning).collect()
 }
 
-/// Returns the warning about the name of a new object that gives its name to pods.
+/// Returns the warning about the name of a new object if pods that get their names from it could not have DNS labels.
 pub(in crate::kinds::builtin) fn name_of_pods(object: &Value, used_in: &str) -> Option<String> {
     let wrong = names::label(text(&object["metadata"], "name"));
     (!wrong.is_empty()).then(|| {
@@ -126,7 +126,7 @@ pub(in crate::kinds::builtin) fn of_load_balancer(object: &Value) -> Vec<String>
     points.filter_map(warning).collect()
 }
 
-/// Returns warnings about a range of addresses that is not in its canonical form.
+/// Returns warnings about an address range that is not in its canonical form.
 pub(in crate::kinds::builtin) fn range(text: &str, path: &str) -> Vec<String> {
     let Some((start, length)) = text.split_once('/') else { return Vec::new() };
     let standard: Option<IpAddr> = start.parse().ok();
@@ -163,7 +163,7 @@ pub(in crate::kinds::builtin) fn range(text: &str, path: &str) -> Vec<String> {
     warnings
 }
 
-/// Parses an IPv4 address with leading zeros in its numbers, which are decimal.
+/// Parses an IPv4 address whose decimal numbers may have leading zeros, as older versions of Go did.
 fn with_leading_zeros(text: &str) -> Option<Ipv4Addr> {
     let parts = text.split('.').map(|part| {
         let is_number = !part.is_empty() && part.bytes().all(|c| c.is_ascii_digit());

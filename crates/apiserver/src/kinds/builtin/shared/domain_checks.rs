@@ -1,4 +1,4 @@
-//! Errors about domains and ranges of addresses, with the texts of kube-apiserver's shared validation.
+//! Checks of domains and address ranges, with the texts of kube-apiserver's shared validation.
 
 use std::net::IpAddr;
 
@@ -11,12 +11,12 @@ use super::label_selector::invalid;
 
 const HTTP_PATH: &str = "Invalid path (regex used for validation is '[A-Za-z0-9/\\-._~%!$&'()*+,;=:]+')";
 
-/// Checks a domain.
+/// Checks a DNS subdomain.
 pub(in crate::kinds::builtin) fn subdomain(given: &str, field: &str) -> Vec<FieldError> {
     invalid(field, given, &names::subdomain(given))
 }
 
-/// Checks a domain of at least two parts, which may end with a dot.
+/// Checks a fully qualified domain: at least two labels, and an optional dot at the end.
 pub(in crate::kinds::builtin) fn full_domain(given: &str, field: &str) -> Option<FieldError> {
     if given.is_empty() {
         return Some(FieldError::required(field, ""));
@@ -58,7 +58,7 @@ pub(in crate::kinds::builtin) fn canonical_address(given: &str, field: &str) -> 
     names::canonical_address(given).map(|why| invalid_text(field, given, &why))
 }
 
-/// Checks a range of addresses that must be in its canonical form.
+/// Checks an address range that must be in its canonical form.
 pub(in crate::kinds::builtin) fn canonical_range(given: &str, field: &str) -> Option<FieldError> {
     if let Some(error) = address_range(given, field) {
         return Some(error);
@@ -68,7 +68,7 @@ pub(in crate::kinds::builtin) fn canonical_range(given: &str, field: &str) -> Op
     (canonical != given).then(|| invalid_text(field, given, &why()))
 }
 
-/// Range of addresses.
+/// Address range, as written: its address may have bits beyond the prefix.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::kinds::builtin) struct AddressRange {
     first: IpAddr,
@@ -76,7 +76,7 @@ pub(in crate::kinds::builtin) struct AddressRange {
 }
 
 impl AddressRange {
-    /// Reads a range as leniently as [`names::lenient_address`].
+    /// Parses a range, with the leniency of [`names::lenient_address`] for its address.
     pub(in crate::kinds::builtin) fn read(given: &str) -> Option<Self> {
         let (start, length) = given.split_once('/')?;
         let first = names::lenient_address(start)?;
@@ -86,7 +86,7 @@ impl AddressRange {
         (length <= max).then_some(Self { first, length })
     }
 
-    /// Whether the range is of IPv4. As in Go, this includes IPv6 addresses that stand for one of IPv4.
+    /// Whether the range is an IPv4 range. As in Go, IPv4-mapped IPv6 addresses count as IPv4.
     pub(in crate::kinds::builtin) fn is_ipv4(self) -> bool {
         self.first.to_canonical().is_ipv4()
     }
@@ -95,7 +95,7 @@ impl AddressRange {
     fn start(self) -> IpAddr {
         match self.first {
             IpAddr::V4(v4) => {
-                // For a length of 0 the shift has no result, and the mask no bits.
+                // With a length of 0 the shift overflows, and the mask has no bits.
                 let mask = u32::MAX.checked_shl(32 - self.length).unwrap_or_default();
                 IpAddr::V4((u32::from(v4) & mask).into())
             }

@@ -1,4 +1,4 @@
-//! Errors about single fields, with the texts of kube-apiserver's shared validation.
+//! Checks of single fields, with the texts of kube-apiserver's shared validation.
 
 use std::net::IpAddr;
 
@@ -10,9 +10,9 @@ use serde_json::Value;
 use super::fields::text;
 use super::label_selector::invalid;
 
-/// Maximum size of the data of a ConfigMap or a Secret.
+/// Maximum size of the data of a ConfigMap or a Secret in bytes.
 pub(in crate::kinds::builtin) const MAX_DATA: usize = 1 << 20;
-/// Maximum total length of the keys and values of annotations.
+/// Maximum total length of the keys and values of annotations in bytes.
 const MAX_ANNOTATIONS: usize = 256 << 10;
 const CONFIG_KEY: &str = "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or \
     'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')";
@@ -21,12 +21,12 @@ const VARIABLE: &str =
 const HEADER: &str = "a valid HTTP header must consist of alphanumeric characters or '-' (e.g. 'X-Header-Name', regex used for \
     validation is '[-A-Za-z0-9]+')";
 
-/// Error for a text.
+/// Builds the error for an invalid text.
 pub(in crate::kinds::builtin) fn invalid_text(field: impl Into<String>, text: &str, why: &str) -> FieldError {
     FieldError::invalid(field, &quote(text), why)
 }
 
-/// Error for a text that occurs a second time.
+/// Builds the error for a text that occurs a second time.
 pub(in crate::kinds::builtin) fn duplicate(field: impl Into<String>, text: &str) -> FieldError {
     FieldError {
         reason: "FieldValueDuplicate",
@@ -35,7 +35,7 @@ pub(in crate::kinds::builtin) fn duplicate(field: impl Into<String>, text: &str)
     }
 }
 
-/// Error for the name of a missing part.
+/// Builds the error for a name that refers to nothing.
 pub(in crate::kinds::builtin) fn not_found(field: impl Into<String>, text: &str) -> FieldError {
     FieldError {
         reason: "FieldValueNotFound",
@@ -44,7 +44,7 @@ pub(in crate::kinds::builtin) fn not_found(field: impl Into<String>, text: &str)
     }
 }
 
-/// Error for a value of more than `max` bytes.
+/// Builds the error for a value of more than `max` bytes.
 pub(in crate::kinds::builtin) fn too_long(field: impl Into<String>, max: usize) -> FieldError {
     FieldError {
         reason: "FieldValueTooLong",
@@ -53,7 +53,7 @@ pub(in crate::kinds::builtin) fn too_long(field: impl Into<String>, max: usize) 
     }
 }
 
-/// Error for a list of more than `max` items.
+/// Builds the error for a list of more than `max` items.
 pub(in crate::kinds::builtin) fn too_many(field: impl Into<String>, count: usize, max: usize) -> FieldError {
     FieldError {
         reason: "FieldValueTooMany",
@@ -62,7 +62,7 @@ pub(in crate::kinds::builtin) fn too_many(field: impl Into<String>, count: usize
     }
 }
 
-/// Checks that a text of the object is one of those that are supported. An absent text is valid.
+/// Checks that a text of the object is one of the supported values. An absent text is valid.
 pub(in crate::kinds::builtin) fn supported(
     object: &Value,
     field: &str,
@@ -74,7 +74,7 @@ pub(in crate::kinds::builtin) fn supported(
         .then(|| FieldError::not_supported(format!("{path}.{field}"), given, supported))
 }
 
-/// Checks the preemption policy of a pod or a priority class, whose `field` is its place in messages.
+/// Checks the preemption policy of a pod or a priority class. `field` is its path in errors.
 pub(in crate::kinds::builtin) fn preemption_policy(object: &Value, field: &str) -> Option<FieldError> {
     const POLICIES: [&str; 2] = ["PreemptLowerPriority", "Never"];
     match object["preemptionPolicy"].as_str()? {
@@ -89,7 +89,7 @@ pub(in crate::kinds::builtin) fn required(object: &Value, field: &str, path: &st
     text(object, field).is_empty().then(|| FieldError::required(format!("{path}.{field}"), ""))
 }
 
-/// Checks a name that is a segment of a path and must not be empty.
+/// Checks a required name that can be a segment of a URL path.
 pub(in crate::kinds::builtin) fn path_segment(object: &Value, field: &str, path: &str) -> Vec<FieldError> {
     match required(object, field, path) {
         Some(error) => vec![error],
@@ -114,7 +114,7 @@ pub(in crate::kinds::builtin) fn csi_driver(driver: &str, field: &str) -> Vec<Fi
     errors
 }
 
-/// Checks a subdomain. Its first part may be `*`.
+/// Checks a DNS subdomain whose first label may be `*`.
 pub(in crate::kinds::builtin) fn host_name(host: &str, field: &str) -> Vec<FieldError> {
     const WILDCARD: &str = "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, which must \
                             consist of lower case alphanumeric characters, '-' or '.' and end with an alphanumeric character \
@@ -150,7 +150,7 @@ pub(in crate::kinds::builtin) fn port_number(number: i64, field: impl Into<Strin
     in_range(number, 1, 65_535, field)
 }
 
-/// Returns the reasons why a text is no name of a port.
+/// Returns the reasons why a text is not a valid port name.
 pub(in crate::kinds::builtin) fn port_name(name: &str) -> Vec<String> {
     let bytes = name.as_bytes();
     let is_of_charset = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || *byte == b'-';
@@ -167,7 +167,7 @@ pub(in crate::kinds::builtin) fn port_name(name: &str) -> Vec<String> {
     reasons.iter().filter(|(applies, _)| *applies).map(|(_, why)| (*why).to_owned()).collect()
 }
 
-/// Checks a port that is a number or a name.
+/// Checks a port, which is a number or a name.
 pub(in crate::kinds::builtin) fn port(port: &Value, field: &str) -> Vec<FieldError> {
     match port.as_str() {
         Some(name) => invalid(field, name, &port_name(name)),
@@ -175,7 +175,7 @@ pub(in crate::kinds::builtin) fn port(port: &Value, field: &str) -> Vec<FieldErr
     }
 }
 
-/// Returns the reasons why a text is no key of a ConfigMap or a Secret.
+/// Returns the reasons why a text is not a valid key of a ConfigMap or a Secret. Keys become file names in volumes.
 pub(in crate::kinds::builtin) fn data_key(key: &str) -> Vec<String> {
     let mut reasons = Vec::new();
     if key.len() > 253 {
@@ -193,13 +193,13 @@ pub(in crate::kinds::builtin) fn data_key(key: &str) -> Vec<String> {
     reasons
 }
 
-/// Returns the number of bytes of a value in base64.
+/// Returns the number of bytes that a base64 value decodes to, without decoding it.
 pub(in crate::kinds::builtin) fn decoded_length(value: &Value) -> usize {
     let text = value.as_str().unwrap_or_default().trim_end_matches('=');
     text.len() * 3 / 4
 }
 
-/// Returns the reasons why a text is no name of an environment variable.
+/// Returns the reasons why a text is not a valid name of an environment variable.
 pub(in crate::kinds::builtin) fn variable_name(name: &str) -> Vec<String> {
     if name.is_empty() {
         return vec!["environment variable name must be non-empty".to_owned()];
@@ -208,7 +208,7 @@ pub(in crate::kinds::builtin) fn variable_name(name: &str) -> Vec<String> {
     if name.chars().all(is_valid) { Vec::new() } else { vec![VARIABLE.to_owned()] }
 }
 
-/// Returns the reasons why a text is no name of an HTTP header.
+/// Returns the reasons why a text is not a valid name of an HTTP header.
 pub(in crate::kinds::builtin) fn header_name(name: &str) -> Vec<String> {
     let is_of_charset = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
     let is_valid = !name.is_empty() && name.bytes().all(is_of_charset);
@@ -220,7 +220,7 @@ pub(in crate::kinds::builtin) fn address(given: &str, field: &str) -> Option<Fie
     names::address(given).map(|why| invalid_text(field, given, why))
 }
 
-/// Checks a range of addresses.
+/// Checks an address range.
 pub(in crate::kinds::builtin) fn address_range(given: &str, field: &str) -> Option<FieldError> {
     let refuse = |why: &str| Some(invalid_text(field, given, why));
     let not_a_range = || refuse("must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)");
@@ -252,7 +252,7 @@ pub(in crate::kinds::builtin) fn address_range(given: &str, field: &str) -> Opti
     }
 }
 
-/// Checks an address at which a service is reached from outside.
+/// Checks that an address is not one of the special ones, to which a node must not send a Service's traffic.
 pub(in crate::kinds::builtin) fn reachable_address(given: &str, field: &str) -> Vec<FieldError> {
     let Ok(address) = given.parse::<IpAddr>() else { return Vec::new() };
     let (is_local, is_multicast) = match address {
@@ -270,7 +270,7 @@ pub(in crate::kinds::builtin) fn reachable_address(given: &str, field: &str) -> 
     applying.map(|(_, why)| invalid_text(field, given, why)).collect()
 }
 
-/// Checks a number that is not negative, or a percentage.
+/// Checks a value that is a number, which must not be negative, or a percentage.
 pub(in crate::kinds::builtin) fn number_or_percent(value: &Value, field: &str) -> Option<FieldError> {
     const WHY: &str = "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', \
                        regex used for validation is '[0-9]+%')";
@@ -296,7 +296,7 @@ pub(in crate::kinds::builtin) fn at_most_all(value: &Value, field: &str) -> Opti
     (percent > 100).then(|| invalid_text(field, given, "must not be greater than 100%"))
 }
 
-/// Checks the conditions at `path` that follow the conventions for all kinds.
+/// Checks conditions of the common type `metav1.Condition`.
 pub(in crate::kinds::builtin) fn conditions(conditions: &[Value], path: &str) -> Vec<FieldError> {
     const MAX_REASON: usize = 1 << 10;
     const MAX_MESSAGE: usize = 32 << 10;
@@ -356,9 +356,9 @@ pub(in crate::kinds::builtin) fn labels(labels: &Value, field: &str) -> Vec<Fiel
     errors
 }
 
-/// Checks the metadata of a template, which has only labels and annotations.
+/// Checks the metadata of a template, which may have only labels and annotations.
 pub(in crate::kinds::builtin) fn template_metadata(metadata: &Value, path: &str) -> Vec<FieldError> {
-    // Other fields, with their names in errors.
+    // The other fields, and their spelling in errors.
     const OTHERS: [(&str, &str); 13] = [
         ("name", "name"),
         ("generateName", "generateName"),
@@ -387,6 +387,7 @@ pub(in crate::kinds::builtin) fn annotations(annotations: &Value, field: &str) -
     let mut errors = Vec::new();
     let mut size = 0;
     for (key, value) in annotations.as_object().into_iter().flatten() {
+        // kube-apiserver checks annotation keys in lower case, because they once had to be.
         errors.extend(invalid(field, key, &names::qualified(&key.to_lowercase())));
         size += key.len() + value.as_str().unwrap_or_default().len();
     }
@@ -396,18 +397,18 @@ pub(in crate::kinds::builtin) fn annotations(annotations: &Value, field: &str) -
     errors
 }
 
-/// Checks that a path does not lead to a parent folder.
+/// Checks that a path has no element `..`.
 pub(in crate::kinds::builtin) fn no_backsteps(path: &str, field: &str) -> Option<FieldError> {
     path.split('/').any(|part| part == "..").then(|| invalid_text(field, path, "must not contain '..'"))
 }
 
-/// Checks that a path is relative and does not lead to a parent folder.
+/// Checks that a path is relative and has no element `..`.
 pub(in crate::kinds::builtin) fn descending_path(path: &str, field: &str) -> Vec<FieldError> {
     let absolute = path.starts_with('/').then(|| invalid_text(field, path, "must be a relative path"));
     absolute.into_iter().chain(no_backsteps(path, field)).collect()
 }
 
-/// Like [`descending_path`], but also refuses names at the start that begin with `..`.
+/// Like [`descending_path`], but also refuses a first element that starts with `..`. The kubelet uses such names for itself.
 pub(in crate::kinds::builtin) fn unreserved_path(path: &str, field: &str) -> Vec<FieldError> {
     let mut errors = descending_path(path, field);
     if path.starts_with("..") && !path.starts_with("../") {

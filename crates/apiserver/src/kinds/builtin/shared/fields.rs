@@ -1,15 +1,15 @@
-//! Reading and writing of fields, as Go's defaulting and validation treat them.
+//! Reads and writes fields with Go's notion of absent values.
 
 use serde_json::Value;
 
-/// Changes a part of an object, if the part exists.
+/// Changes a nested object, if it exists.
 pub(in crate::kinds::builtin) fn within(object: &mut Value, key: &str, change: impl FnOnce(&mut Value)) {
     if let Some(part) = object.get_mut(key).filter(|part| part.is_object()) {
         change(part);
     }
 }
 
-/// Sets an absent field. Like Go's defaulting, it treats the empty string as absent.
+/// Sets an absent field. Like Go's defaulting of fields that are not pointers, this treats the empty text as absent.
 pub(in crate::kinds::builtin) fn set(object: &mut Value, key: &str, value: Value) {
     if let Value::Object(fields) = object {
         let present = fields.get(key).is_some_and(|value| !value.is_null() && *value != "");
@@ -19,7 +19,7 @@ pub(in crate::kinds::builtin) fn set(object: &mut Value, key: &str, value: Value
     }
 }
 
-/// Sets an absent field that is a pointer in Go, where the empty text is a value.
+/// Sets an absent field that is a pointer in Go, for which the empty text is a value.
 pub(in crate::kinds::builtin) fn set_pointer(object: &mut Value, key: &str, value: Value) {
     if let Value::Object(fields) = object
         && fields.get(key).is_none_or(Value::is_null)
@@ -39,7 +39,7 @@ pub(in crate::kinds::builtin) fn put(object: &mut Value, field: &str, value: Val
     }
 }
 
-/// Iterates over the objects in a list; empty if there is no list.
+/// Iterates over the objects in a list. An absent list has none.
 pub(in crate::kinds::builtin) fn elements<'a>(
     object: &'a mut Value,
     key: &str,
@@ -62,7 +62,7 @@ pub(in crate::kinds::builtin) fn text<'a>(object: &'a Value, field: &str) -> &'a
     object[field].as_str().unwrap_or_default()
 }
 
-/// Restores, in an object that was reset to its former state, the metadata that belongs to the write itself or is validated.
+/// Restores metadata that belongs to the write itself, or that is validated, in an object that was reset to its old state.
 pub(in crate::kinds::builtin) fn keep_write(mut written: Value, new: &mut Value) {
     for field in ["generateName", "managedFields", "resourceVersion", "uid"] {
         put(&mut new["metadata"], field, written[field].take());

@@ -1,13 +1,13 @@
-//! Errors for changes of immutable fields.
+//! Errors about changes of immutable fields.
 
 use kube_apimachinery::go_struct::internal_text;
 use kube_apimachinery::status::FieldError;
 use serde_json::Value;
 
-/// Message for a changed field.
+/// Detail of the error about a changed field.
 pub(in crate::kinds::builtin) const IMMUTABLE: &str = "field is immutable";
 
-/// Returns an error with the new value for each of the `fields` below `path` that differs. The object itself has an empty `path`.
+/// Returns an error with the new value for each of the `fields` below `path` that differs. An empty `path` stands for the object itself.
 pub(in crate::kinds::builtin) fn immutable(
     path: &str,
     old: &Value,
@@ -21,7 +21,7 @@ pub(in crate::kinds::builtin) fn immutable(
         .collect()
 }
 
-/// Returns an error with the new value if a field differs. Messages show the value as the internal struct `name` of kube-apiserver.
+/// Returns an error if a field differs. It shows the new value as JSON of kube-apiserver's internal struct `name`.
 pub(in crate::kinds::builtin) fn immutable_struct(
     field: &str,
     name: &str,
