@@ -102,7 +102,7 @@ pub(in crate::kinds::builtin) fn validate_amount(
     errors
 }
 
-/// Rounds the amounts of a list to thousandths, away from zero. kube-apiserver does this because early clients knew no smaller unit.
+/// Rounds the amounts of a list to thousandths, away from zero, as kube-apiserver's defaulting of resource lists does.
 pub(in crate::kinds::builtin) fn round(list: &mut Value) {
     for amount in list.as_object_mut().into_iter().flat_map(Map::values_mut) {
         // Only amounts with one of these characters can have a smaller part; `-` is for negative exponents.

@@ -387,7 +387,7 @@ pub(in crate::kinds::builtin) fn annotations(annotations: &Value, field: &str) -
     let mut errors = Vec::new();
     let mut size = 0;
     for (key, value) in annotations.as_object().into_iter().flatten() {
-        // kube-apiserver checks annotation keys in lower case, because they once had to be.
+        // Unlike keys of labels, keys of annotations may have upper case in their domain, so kube-apiserver checks them in lower case.
         errors.extend(invalid(field, key, &names::qualified(&key.to_lowercase())));
         size += key.len() + value.as_str().unwrap_or_default().len();
     }

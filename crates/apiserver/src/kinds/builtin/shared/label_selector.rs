@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::fields::{list, text};
 
-/// Validates labels and expressions of a selector at the path `field`.
+/// Validates the labels and expressions of the selector at the path `field`.
 pub(in crate::kinds::builtin) fn validate(selector: &Value, field: &str) -> Vec<FieldError> {
     let mut errors = Vec::new();
     for (key, value) in selector["matchLabels"].as_object().into_iter().flatten() {
@@ -46,7 +46,7 @@ pub(in crate::kinds::builtin) fn validate(selector: &Value, field: &str) -> Vec<
     errors
 }
 
-/// Reads a selector; `None` if it is missing or invalid, also in the names and values of its labels.
+/// Parses a selector. `None` if it is missing or invalid; invalid names and values of labels count, too.
 pub(in crate::kinds::builtin) fn parse(selector: &Value) -> Option<LabelSelector> {
     let is_valid = !selector.is_null() && validate(selector, "").is_empty();
     LabelSelector::from_object(selector).filter(|_| is_valid)

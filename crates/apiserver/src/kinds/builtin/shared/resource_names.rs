@@ -1,12 +1,12 @@
-//! Names of resources in limits and quotas: which are Kubernetes' own, and which need a domain.
+//! Names of resources in limits and quotas. Kubernetes' own names have no domain; all others need one.
 
 use kube_apimachinery::go::quote;
 use kube_apimachinery::names;
 use kube_apimachinery::status::FieldError;
 
-/// Resources of containers. Those with prefix `hugepages-` come in addition.
+/// Kubernetes' own resources of containers, apart from those with the prefix `hugepages-`.
 const CONTAINER: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
-/// Resources that only quotas have, in addition to those of containers.
+/// Kubernetes' own resources that only quotas limit.
 const QUOTA: [&str; 16] = [
     "requests.cpu",
     "requests.memory",
@@ -25,7 +25,7 @@ const QUOTA: [&str; 16] = [
     "services.nodeports",
     "services.loadbalancers",
 ];
-/// Resources that are counted in whole numbers.
+/// Kubernetes' own resources that are counted in whole numbers.
 const WHOLE: [&str; 9] = [
     "pods",
     "resourcequotas",
@@ -38,23 +38,23 @@ const WHOLE: [&str; 9] = [
     "services.loadbalancers",
 ];
 
-/// Whether the name is of a quota without a domain.
+/// Whether the name is one of Kubernetes' own that quotas can limit.
 pub(in crate::kinds::builtin) fn is_of_quota(name: &str) -> bool {
     let is_huge = ["hugepages-", "requests.hugepages-"].iter().any(|prefix| name.starts_with(prefix));
     CONTAINER.contains(&name) || QUOTA.contains(&name) || is_huge
 }
 
-/// Whether the resource is counted in whole numbers: objects, and devices of other domains.
+/// Whether the resource is counted in whole numbers. That applies to objects, and to extended resources such as devices.
 pub(in crate::kinds::builtin) fn is_whole(name: &str) -> bool {
     WHOLE.contains(&name) || is_foreign(name) && !name.starts_with("requests.")
 }
 
-/// Whether containers may be promised more of the resource than there is.
+/// Whether limits of the resource may exceed requests, so that a node can be overcommitted.
 pub(in crate::kinds::builtin) fn can_overcommit(name: &str) -> bool {
     !is_foreign(name) && !name.starts_with("hugepages-")
 }
 
-/// Whether the name has a domain that is not Kubernetes'.
+/// Whether the name has a domain that is not one of Kubernetes' own.
 pub(in crate::kinds::builtin) fn is_foreign(name: &str) -> bool {
     name.contains('/') && !name.contains("kubernetes.io/")
 }

@@ -9,13 +9,13 @@ use super::field_checks::{at_most_all, not_negative, number_or_percent};
 const UNAVAILABLE: &str = "maxUnavailable";
 const SURGE: &str = "maxSurge";
 
-/// Returns a limit as a number; percentages lose their sign. As in Go, a text that is no percentage counts as the number in it, or as 0.
+/// Returns the number in a limit, without the percent sign. As in Go, a text that is not a percentage counts as its number, or else as 0.
 fn number(limit: &Value) -> i64 {
     let text = |text: &str| text.strip_suffix('%').unwrap_or(text).parse().unwrap_or_default();
     limit.as_str().map_or_else(|| limit.as_i64().unwrap_or_default(), text)
 }
 
-/// Validates the limits of a Deployment.
+/// Validates the limits of a Deployment, of which at most one may be zero.
 pub(in crate::kinds::builtin) fn of_deployment(rolling: &Value, path: &str) -> Vec<FieldError> {
     let [unavailable, surge] = [UNAVAILABLE, SURGE].map(|field| &rolling[field]);
     let field = format!("{path}.{UNAVAILABLE}");
@@ -29,7 +29,7 @@ pub(in crate::kinds::builtin) fn of_deployment(rolling: &Value, path: &str) -> V
     errors
 }
 
-/// Validates the limits of a DaemonSet, of which exactly one is not zero.
+/// Validates the limits of a DaemonSet, of which exactly one must be zero: a pod is replaced either before or after its end.
 pub(in crate::kinds::builtin) fn of_daemon_set(rolling: &Value, path: &str) -> Vec<FieldError> {
     let mut errors = Vec::new();
     for check in [number_or_percent, at_most_all] {

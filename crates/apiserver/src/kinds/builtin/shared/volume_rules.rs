@@ -1,4 +1,4 @@
-//! Validation of the sources of volumes that pods and PersistentVolumes have in common: disks and network storage.
+//! Validation of volume sources that pods and PersistentVolumes share: disks and network storage.
 
 use kube_apimachinery::go;
 use kube_apimachinery::names;
@@ -11,20 +11,20 @@ use super::label_selector::invalid;
 
 const HOST_PATH_TYPES: [&str; 8] =
     ["", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket"];
-/// Returns the reasons why a name is not valid.
+/// Check of a name, which returns the reasons why the name is invalid.
 type NameCheck = fn(&str) -> Vec<String>;
 
 const MALFORMED: &str = "must be valid format";
 
-/// Object that has the volume.
+/// Object that contains the volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::kinds::builtin) enum VolumeOwner<'a> {
     Pod,
-    /// PersistentVolume with this name; empty for the inline volume of a VolumeAttachment.
+    /// PersistentVolume with this name. The name is empty for the inline volume of a VolumeAttachment.
     PersistentVolume(&'a str),
 }
 
-/// Validates the content of a source at `path`. Sources that only pods have are valid here.
+/// Validates the source at `path`. Sources that only pods have are not checked here.
 pub(in crate::kinds::builtin) fn content(
     kind: &str,
     source: &Value,
@@ -40,7 +40,7 @@ pub(in crate::kinds::builtin) fn content(
     };
     match kind {
         "hostPath" => host_path(source, path),
-        // kube-apiserver's path has another name of the source.
+        // kube-apiserver's path uses another name for this source.
         "gcePersistentDisk" => {
             let path = path.replace("gcePersistentDisk", "persistentDisk");
             required(source, "pdName", &path).into_iter().chain(partition(source, &path)).collect()
@@ -107,12 +107,12 @@ fn host_path(source: &Value, path: &str) -> Vec<FieldError> {
 
 fn partition(source: &Value, path: &str) -> Option<FieldError> {
     let number = source["partition"].as_i64().filter(|number| !(0..=255).contains(number))?;
-    // The text differs from the rule, as in kube-apiserver.
+    // kube-apiserver's text says 1, but its rule allows 0.
     let why = "must be between 1 and 255, inclusive";
     Some(FieldError::invalid(format!("{path}.partition"), &number.to_string(), why))
 }
 
-/// Validates the reference to a Secret, which has a namespace in PersistentVolumes.
+/// Validates the reference to a Secret. In PersistentVolumes, which have no namespace, the reference names one.
 fn secret(source: &Value, path: &str, has_namespace: bool) -> Vec<FieldError> {
     let reference = &source["secretRef"];
     if reference.is_null() {
@@ -160,7 +160,7 @@ fn quobyte(source: &Value, path: &str) -> Vec<FieldError> {
     errors
 }
 
-/// Whether a text has the form `host:port`. Only a host in brackets may contain colons.
+/// Whether Go's `net.SplitHostPort` accepts a text: it has the form `HOST:PORT`, and only a host in brackets contains colons.
 fn is_host_and_port(pair: &str) -> bool {
     let Some((host, port)) = pair.rsplit_once(':') else { return false };
     let host = match host.strip_prefix('[') {
@@ -210,7 +210,7 @@ fn iscsi(source: &Value, path: &str, owner: VolumeOwner<'_>) -> Vec<FieldError> 
     errors
 }
 
-/// Whether a name that starts with `iqn`, `eui` or `naa` has the form of such names.
+/// Whether a name that starts with `iqn`, `eui` or `naa` has the form that its prefix requires.
 fn is_iscsi_name(name: &str) -> bool {
     let is_identifier = |length: usize| {
         let mut chars = name.chars().skip(4);
@@ -255,7 +255,7 @@ fn fibre_channel(source: &Value, path: &str) -> Vec<FieldError> {
     errors
 }
 
-/// Checks that options do not use the namespaces of Kubernetes.
+/// Checks that options do not use Kubernetes' own namespaces.
 fn flex_options(source: &Value, path: &str) -> Vec<FieldError> {
     let options = source["options"].as_object().into_iter().flat_map(serde_json::Map::keys);
     let reserved = options.filter(|option| {
@@ -305,7 +305,7 @@ fn storage_os(source: &Value, path: &str, is_pod: bool) -> Vec<FieldError> {
     errors
 }
 
-/// Validates a volume of a driver in a PersistentVolume.
+/// Validates the CSI volume of a PersistentVolume.
 fn csi(source: &Value, path: &str) -> Vec<FieldError> {
     const SECRETS: [&str; 4] = [
         "controllerPublishSecretRef",

@@ -1,4 +1,4 @@
-//! Rules that the workloads of group `apps` share: selector, numbers, and update strategy.
+//! Rules that workloads share: selector, numbers, update strategy and status.
 
 use kube_apimachinery::selector::LabelSelector;
 use kube_apimachinery::status::FieldError;
@@ -9,7 +9,7 @@ use super::fields::{set, set_pointer, within};
 use super::immutable_fields::immutable;
 use super::{discouraged, label_selector, pod_spec};
 
-/// Sets the rolling update strategy and its limits, unless another strategy is set.
+/// Sets the strategy `RollingUpdate` and its limits, unless the client chose another strategy.
 pub(in crate::kinds::builtin) fn default_rolling_update(strategy: &mut Value, limits: &[(&str, Value)]) {
     set(strategy, "type", json!("RollingUpdate"));
     if strategy.get("type").is_some_and(|kind| kind == "RollingUpdate") {
@@ -22,12 +22,12 @@ pub(in crate::kinds::builtin) fn default_rolling_update(strategy: &mut Value, li
     }
 }
 
-/// Returns the generation of an object; null if it has none.
+/// Returns `metadata.generation`, or null.
 pub(in crate::kinds::builtin) fn generation(object: &Value) -> &Value {
     &object["metadata"]["generation"]
 }
 
-/// Returns the warnings about a workload. Its pods are named after it. An update has them only if it changes the generation.
+/// Returns the warnings about a workload, whose pods get their names from it. An update has warnings only if it changes the generation.
 pub(in crate::kinds::builtin) fn warnings(object: &Value, old: Option<&Value>, path: &str) -> Vec<String> {
     match old {
         Some(old) if generation(old) == generation(object) => Vec::new(),
@@ -39,17 +39,17 @@ pub(in crate::kinds::builtin) fn warnings(object: &Value, old: Option<&Value>, p
     }
 }
 
-/// Whether the selector of a workload can be used.
+/// Whether the selector of a workload can be parsed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::kinds::builtin) enum SelectorValidity {
     /// The selector can be parsed, or is missing or empty.
     Usable,
-    /// The selector cannot be parsed: kube-apiserver validates the template of most workloads only with a selector.
+    /// The selector cannot be parsed. kube-apiserver then skips the template of most workloads.
     Unusable,
 }
 
-/// Validates that the selector of a workload matches its own pods. `kind` names the workload in a message; `unusable` is the reason in the
-/// error for a selector that cannot be parsed.
+/// Checks that the selector of a workload matches the pods of its template. `kind` names the workload in errors; `unusable` is the detail
+/// of the error about a selector that cannot be parsed.
 pub(in crate::kinds::builtin) fn validate_selector(
     kind: &str,
     unusable: &str,
@@ -58,7 +58,7 @@ pub(in crate::kinds::builtin) fn validate_selector(
     let selector = &spec["selector"];
     let labels = &spec["template"]["metadata"]["labels"];
     if selector.is_null() {
-        // A missing selector matches nothing.
+        // For Go, a nil selector matches nothing, so both errors are reported.
         return (
             vec![FieldError::required("spec.selector", ""), unmatched(labels)],
             SelectorValidity::Usable,
@@ -87,7 +87,7 @@ pub(in crate::kinds::builtin) fn validate_selector(
     (errors, SelectorValidity::Usable)
 }
 
-/// Validates the selector of a workload and the template of its pods.
+/// Validates the selector and the pod template of a workload.
 pub(in crate::kinds::builtin) fn validate_template(
     kind: &str,
     unusable: &str,
@@ -96,12 +96,13 @@ pub(in crate::kinds::builtin) fn validate_template(
     let (mut errors, validity) = validate_selector(kind, unusable, &object["spec"]);
     if validity == SelectorValidity::Usable {
         errors.extend(pod_spec::validate(object, pod_spec::IN_WORKLOAD));
+        // Deployments share this code with ReplicaSets in kube-apiserver, including the name in the message.
         errors.extend(validate_endless(&object["spec"], "ReplicaSet"));
     }
     errors
 }
 
-/// Validates that pods of a workload of this kind run without end.
+/// Checks that the pods of a workload run without end: they always restart and have no deadline.
 pub(in crate::kinds::builtin) fn validate_endless(spec: &Value, kind: &str) -> Vec<FieldError> {
     let pod = &spec["template"]["spec"];
     let path = pod_spec::IN_WORKLOAD;
@@ -117,15 +118,15 @@ pub(in crate::kinds::builtin) fn validate_endless(spec: &Value, kind: &str) -> V
 /// Numbers in the status of a workload.
 #[derive(Debug)]
 pub(in crate::kinds::builtin) struct StatusNumbers {
-    /// Numbers that are not negative.
+    /// Numbers that must not be negative.
     pub(in crate::kinds::builtin) not_negative: &'static [&'static str],
-    /// Numbers that are not greater than `replicas`.
+    /// Numbers that must not exceed `replicas`.
     pub(in crate::kinds::builtin) up_to_replicas: &'static [&'static str],
-    /// Name of `readyReplicas`, the upper bound of `availableReplicas`, in the error; empty if the status has no such numbers.
+    /// Name in errors for `readyReplicas`, which `availableReplicas` must not exceed. Empty if the status has no such numbers.
     pub(in crate::kinds::builtin) ready: &'static str,
 }
 
-/// Numbers of a set of replicas. ReplicationControllers have no `terminatingReplicas`.
+/// Numbers of ReplicaSets and ReplicationControllers. The latter lack `terminatingReplicas`, which is then not checked.
 pub(in crate::kinds::builtin) const REPLICA_NUMBERS: StatusNumbers = StatusNumbers {
     not_negative: &[
         "replicas",
@@ -164,6 +165,7 @@ pub(in crate::kinds::builtin) fn validate_status(
     if !numbers.ready.is_empty() {
         bounded("availableReplicas", "readyReplicas", numbers.ready);
     }
+    // Controllers derive names from this counter, so it must not return to an earlier value.
     let before = old["status"][COLLISIONS].as_i64();
     if numbers.not_negative.contains(&COLLISIONS)
         && before.is_some_and(|before| status[COLLISIONS].as_i64().is_none_or(|after| after < before))
@@ -174,7 +176,7 @@ pub(in crate::kinds::builtin) fn validate_status(
     errors
 }
 
-/// Validates the selector of a DaemonSet, which may be missing, but then matches nothing.
+/// Validates the selector of a DaemonSet. A missing one is only reported as not matching the template.
 pub(in crate::kinds::builtin) fn validate_daemon_selector(spec: &Value) -> Vec<FieldError> {
     let selector = &spec["selector"];
     let labels = &spec["template"]["metadata"]["labels"];
@@ -193,7 +195,7 @@ pub(in crate::kinds::builtin) fn validate_daemon_selector(spec: &Value) -> Vec<F
     errors
 }
 
-/// Validates a ReplicationController. Its selector is a map of labels.
+/// Validates the selector of a ReplicationController, which is a map of labels, and its numbers.
 pub(in crate::kinds::builtin) fn validate_label_map(spec: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let selector = spec["selector"].as_object().filter(|labels| !labels.is_empty());
@@ -220,12 +222,12 @@ fn unmatched(labels: &Value) -> FieldError {
     FieldError::invalid("spec.template.metadata.labels", &labels.to_string(), why)
 }
 
-/// Validates that numbers of the spec are not negative.
+/// Checks that numbers of the spec are not negative.
 pub(in crate::kinds::builtin) fn validate_numbers(spec: &Value, fields: &[&str]) -> Vec<FieldError> {
     fields.iter().filter_map(|field| not_negative(spec, field, "spec")).collect()
 }
 
-/// Checks that the selector of `old` stays.
+/// Checks that an update does not change the selector.
 pub(in crate::kinds::builtin) fn keep_selector(new: &Value, old: Option<&Value>) -> Vec<FieldError> {
     old.map(|old| immutable("spec", &old["spec"], &new["spec"], &["selector"])).unwrap_or_default()
 }

@@ -1,6 +1,6 @@
-//! Defaults of pod templates (`pkg/apis/core/v1/defaults.go` of Kubernetes).
+//! Defaults of pod templates, from `pkg/apis/core/v1/defaults.go` of Kubernetes.
 //!
-//! Pods have other defaults (service links, requests from limits) that do not apply to templates.
+//! Pods have further defaults that templates lack: service links, and requests derived from limits.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use super::image_name;
 use crate::kinds::builtin::shared::amounts;
 use crate::kinds::builtin::shared::fields::{elements, set, set_pointer, text, within};
 
-/// Sets defaults of a `PodTemplateSpec` after its fields were completed.
+/// Sets defaults in a pod or a pod template that has all fields of its Go type.
 pub(in crate::kinds::builtin) fn default(template: &mut Value) {
     drop_init_annotations(template);
     let Some(spec) = template.get_mut("spec").filter(|spec| spec.is_object()) else {
@@ -28,7 +28,7 @@ pub(in crate::kinds::builtin) fn default(template: &mut Value) {
     elements(spec, "volumes").for_each(volume);
 }
 
-/// Drops annotations that old versions of Kubernetes used for init containers, as the conversion to Go's internal type does.
+/// Drops annotations in which early versions of Kubernetes kept init containers, as the conversion to Go's internal type does.
 fn drop_init_annotations(template: &mut Value) {
     const PARTS: [&str; 2] = ["init-containers", "init-container-statuses"];
     let Some(metadata) = template.get_mut("metadata").and_then(Value::as_object_mut) else { return };
@@ -83,7 +83,7 @@ fn container(container: &mut Value) {
     }
 }
 
-/// Returns the policy for pulling an image if none is set.
+/// Returns the default pull policy of an image.
 fn pull_policy(image: &str) -> &'static str {
     if image_name::is_latest(image) { "Always" } else { "IfNotPresent" }
 }
@@ -103,7 +103,7 @@ fn probe(probe: &mut Value) {
     }
 }
 
-/// Sets a number that is zero. Numbers of probes are not pointers, so zero means absent.
+/// Sets a number that is absent or zero. In Go, the numbers of probes are not pointers, so zero means absent.
 fn set_number(object: &mut Value, key: &str, value: i64) {
     let number = object.get(key).and_then(Value::as_i64);
     if number.unwrap_or_default() == 0 {
@@ -123,7 +123,7 @@ fn field_reference(reference: &mut Value) {
 }
 
 fn volume(volume: &mut Value) {
-    // A volume without a source is an `emptyDir`.
+    // For kube-apiserver, a volume without a source is an `emptyDir`.
     if volume.as_object().is_some_and(|fields| fields.keys().all(|key| key == "name")) {
         volume["emptyDir"] = json!({});
     }
@@ -134,7 +134,7 @@ fn volume(volume: &mut Value) {
     default_volume_sources(volume);
 }
 
-/// Sets defaults of volume sources, in pods and in PersistentVolumes.
+/// Sets defaults of volume sources in pods and in PersistentVolumes. The mode 420 is octal 0644.
 pub(in crate::kinds::builtin) fn default_volume_sources(volume: &mut Value) {
     let Some(fields) = volume.as_object_mut() else {
         return;

@@ -1,16 +1,16 @@
-//! Fields of a pod's spec whose features kube-apiserver has switched off by default. It drops them silently, unless the object has
-//! them already.
+//! Fields of pod specs behind feature gates that are off by default. kube-apiserver drops such fields silently, unless the old object uses
+//! them.
 
 use serde_json::Value;
 
 use super::at;
 use crate::kinds::builtin::shared::fields::{elements, list, put};
 
-/// Sources of projected volumes that need a disabled feature.
+/// Gated sources of projected volumes.
 const SOURCES: [&str; 2] = ["clusterTrustBundle", "podCertificate"];
 const CONTAINERS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
 
-/// Drops the fields from the pod's spec at `path`; `old` is the former state of the object.
+/// Drops gated fields from the pod spec at `path` that `old`, the object before an update, does not use.
 pub(in crate::kinds::builtin) fn drop_disabled(object: &mut Value, old: Option<&Value>, path: &str) {
     let Some(spec) = object.pointer_mut(&format!("/{}", path.replace('.', "/"))) else { return };
     let old = old.and_then(|old| at(old, path)).unwrap_or(&Value::Null);

@@ -1,4 +1,4 @@
-//! Warnings about deprecated, useless or contradictory values of a pod's spec, on its own or in a template.
+//! Warnings about deprecated, useless or contradictory values in the spec of a pod or a pod template.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::kinds::builtin::shared::discouraged::{
 };
 use crate::kinds::builtin::shared::fields::{list, text};
 
-/// Annotations without effect, with the fields that replace them.
+/// Annotations without effect, with the text of the warning.
 const ANNOTATIONS: [(&str, &str); 3] = [
     (
         "scheduler.alpha.kubernetes.io/critical-pod",
@@ -24,7 +24,7 @@ const ANNOTATIONS: [(&str, &str); 3] = [
         "non-functional in v1.11+; use the \"sysctls\" field instead",
     ),
 ];
-/// Sources of volumes that were removed.
+/// Deprecated or removed volume sources, with the text of the warning.
 const VOLUMES: [(&str, &str); 9] = [
     ("photonPersistentDisk", "deprecated in v1.11, non-functional in v1.16+"),
     ("gitRepo", "deprecated in v1.11, and disabled by default in v1.33+"),
@@ -43,7 +43,7 @@ const APP_ARMOR: &str = "container.apparmor.security.beta.kubernetes.io/";
 const BYTES: [&str; 2] = ["memory", "ephemeral-storage"];
 const NO_POD: &str = "a null labelSelector results in matching no pod";
 
-/// Returns the warnings about the pod's spec at `path`, in the order of kube-apiserver.
+/// Returns the warnings about the pod spec at `path`, in kube-apiserver's order.
 pub(in crate::kinds::builtin) fn warnings(object: &Value, path: &str) -> Vec<String> {
     let Some(spec) = at(object, path) else {
         return Vec::new();
@@ -78,7 +78,7 @@ pub(in crate::kinds::builtin) fn warnings(object: &Value, path: &str) -> Vec<Str
         }
         let annotation = format!("{APP_ARMOR}{name}");
         let profile = &annotations[&annotation];
-        // Only for templates: in a Pod, kube-apiserver copies the annotation to the field and does not warn.
+        // This warning is for templates only: in a pod, kube-apiserver copies the annotation to the field, and warns there.
         if !parent.is_empty()
             && profile.is_string()
             && container["securityContext"]["appArmorProfile"].is_null()
@@ -125,7 +125,7 @@ fn containers<'a>(spec: &'a Value, path: &str) -> Vec<(&'a Value, String)> {
     kinds.into_iter().flat_map(of).collect()
 }
 
-/// Warnings about deprecated labels of nodes, and about spread constraints without a selector.
+/// Returns warnings about deprecated node labels, and about spread constraints without a selector.
 fn scheduling(spec: &Value, path: &str) -> Vec<String> {
     let mut warnings = Vec::new();
     for (key, _) in spec["nodeSelector"].as_object().into_iter().flatten() {
@@ -160,13 +160,13 @@ fn volumes(spec: &Value, path: &str) -> Vec<String> {
         let path = format!("{path}.volumes[{index}]");
         for (source, why) in VOLUMES {
             if source == "cephfs" {
-                // The claim comes in the middle, as in kube-apiserver.
+                // kube-apiserver checks the claim template between the other sources.
                 let claim = &volume["ephemeral"]["volumeClaimTemplate"]["spec"];
                 warnings
                     .extend(claim_fractions(claim, &format!("{path}.ephemeral.volumeClaimTemplate.spec")));
             }
             if !volume[source].is_null() {
-                // The path has the name of Go's field.
+                // kube-apiserver's path spells this source as Go's field does.
                 let source = if source == "storageos" { "storageOS" } else { source };
                 warnings.push(format!("{path}.{source}: {why}"));
             }
@@ -175,7 +175,7 @@ fn volumes(spec: &Value, path: &str) -> Vec<String> {
     warnings
 }
 
-/// Returns warnings about the spec of a claim at `path`.
+/// Returns warnings about storage amounts with fractions of bytes in the spec of a claim at `path`.
 pub(in crate::kinds::builtin) fn claim_fractions(spec: &Value, path: &str) -> Vec<String> {
     let mut warnings = Vec::new();
     for kind in ["requests", "limits"] {
@@ -185,7 +185,7 @@ pub(in crate::kinds::builtin) fn claim_fractions(spec: &Value, path: &str) -> Ve
     warnings
 }
 
-/// Warnings about elements of a list with the same value of a field.
+/// Returns warnings about elements of a list whose field repeats an earlier value.
 fn repeated(spec: &Value, field: &str, key: &str, path: &str) -> Vec<String> {
     let elements = list(spec, field);
     let mut warnings = Vec::new();
@@ -198,7 +198,7 @@ fn repeated(spec: &Value, field: &str, key: &str, path: &str) -> Vec<String> {
     warnings
 }
 
-/// Whether a profile is that of an AppArmor annotation.
+/// Whether a profile says the same as an AppArmor annotation.
 fn is_app_armor_profile(profile: &Value, annotation: &str) -> bool {
     let (kind, name) = match annotation {
         "unconfined" => ("Unconfined", ""),
@@ -211,7 +211,7 @@ fn is_app_armor_profile(profile: &Value, annotation: &str) -> bool {
     text(profile, "type") == kind && text(profile, "localhostProfile") == name
 }
 
-/// Warnings about environment variables that replace an earlier one of the same name without extending its value.
+/// Returns warnings about environment variables that replace an earlier one of the same name without extending its value.
 fn hidden_variables(container: &Value, path: &str) -> Vec<String> {
     let variables = list(container, "env");
     let mut warnings = Vec::new();
@@ -228,7 +228,7 @@ fn hidden_variables(container: &Value, path: &str) -> Vec<String> {
     warnings
 }
 
-/// Warnings about ports of all containers that may conflict.
+/// Returns warnings about container ports that may conflict, also between containers.
 fn ports(spec: &Value, path: &str) -> Vec<String> {
     let mut warnings = Vec::new();
     let mut known: BTreeMap<(i64, &str), Vec<(&Value, String)>> = BTreeMap::new();
@@ -253,7 +253,7 @@ fn ports(spec: &Value, path: &str) -> Vec<String> {
                 } else if host == 0 || other_host == 0 {
                     "overlapping"
                 } else if host == other_host && address.is_empty() != other_address.is_empty() {
-                    // The behaviour is undefined if only one of two equal host ports names an address.
+                    // With equal host ports, behavior is undefined if only one of them names an address.
                     "dangerously ambiguous"
                 } else {
                     continue;
@@ -266,7 +266,7 @@ fn ports(spec: &Value, path: &str) -> Vec<String> {
     warnings
 }
 
-/// Warnings about ports with the same name.
+/// Returns warnings about ports with the same name. Services and probes use the first one.
 fn port_names(spec: &Value, path: &str) -> Vec<String> {
     let mut warnings = Vec::new();
     let mut known: BTreeMap<&str, String> = BTreeMap::new();
@@ -291,7 +291,7 @@ fn port_names(spec: &Value, path: &str) -> Vec<String> {
     warnings
 }
 
-/// Warnings about affinities between pods without a selector.
+/// Returns warnings about terms of pod affinity without a selector.
 fn affinities(spec: &Value, path: &str) -> Vec<String> {
     let mut warnings = Vec::new();
     for kind in ["podAffinity", "podAntiAffinity"] {
@@ -318,7 +318,7 @@ mod tests {
 
     use super::*;
 
-    /// Compares the warnings about a pod with this spec.
+    /// Checks the warnings about a pod with this spec.
     fn check(spec: &Value, expected: &[&str]) {
         assert_eq!(warnings(&json!({"metadata": {}, "spec": spec}), "spec"), expected, "{spec}");
     }

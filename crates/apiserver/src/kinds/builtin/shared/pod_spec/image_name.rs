@@ -1,20 +1,20 @@
-//! Names of container images, as the `reference` library of the distribution project reads them.
+//! Names of container images, as the `reference` library of the distribution project parses them.
 
 /// Maximum length of a repository's path.
 const PATH: usize = 255;
 /// Maximum length of a tag.
 const TAG: usize = 128;
 
-/// Whether a name has the tag `latest`, or neither a tag nor a digest. A name that the library does not accept has no tag.
+/// Whether an image has the tag `latest`, or neither a tag nor a digest. An invalid name has no tag.
 pub(super) fn is_latest(image: &str) -> bool {
     tag(image).is_some_and(|tag| tag == "latest")
 }
 
-/// Returns the tag of an image; empty if it has a digest alone. `None` if the name is invalid.
+/// Returns the tag of an image, or the empty text if it has only a digest. `None` if the name is invalid.
 fn tag(image: &str) -> Option<&str> {
     let is_hexadecimal = |text: &str| text.bytes().all(|c| c.is_ascii_digit() || (b'a'..=b'f').contains(&c));
     if image.len() == 64 && is_hexadecimal(image) {
-        // That could be the identifier of an image.
+        // The library refuses such a name, because it could be the ID of an image.
         return None;
     }
     let (domain, rest) = split_domain(image);
@@ -27,7 +27,7 @@ fn tag(image: &str) -> Option<&str> {
         None => (named, None),
     };
     let is_known = tag.is_none_or(is_tag) && digest.is_none_or(is_digest);
-    // The rest of a familiar name follows `library/`, if it has one component.
+    // The library completes a name with one component to `docker.io/library/NAME`, which counts for the length.
     let is_official = domain.is_none_or(|domain| domain == "docker.io") && !path.contains('/');
     let length = path.len() + if is_official { "library/".len() } else { 0 };
     if !is_known || !is_path(path) {
@@ -35,7 +35,7 @@ fn tag(image: &str) -> Option<&str> {
     }
     match domain {
         Some(domain) if !is_domain(domain) => {
-            // The text before the first slash is a part of the path then.
+            // The text before the first slash is not a domain, so it is part of the path.
             (is_path(domain) && domain.len() + 1 + length <= PATH).then_some(())?;
         }
         _ => (length <= PATH).then_some(())?,
@@ -47,7 +47,7 @@ fn tag(image: &str) -> Option<&str> {
     })
 }
 
-/// Splits the registry off a name, if it names one.
+/// Splits the registry's domain off a name, if there is one. Like the library, this tells it from a path by a dot, a colon or upper case.
 fn split_domain(image: &str) -> (Option<&str>, &str) {
     match image.split_once('/') {
         Some(("index.docker.io", rest)) => (Some("docker.io"), rest),
@@ -87,7 +87,7 @@ fn is_domain(text: &str) -> bool {
         && host.is_none_or(|host| host.split('.').all(is_label))
 }
 
-/// Whether a text is a path of components in lower case, which may contain single dots, one or two underscores, and dashes.
+/// Whether a text is a path of lower-case components. Inside a component, words are separated by a dot, one or two underscores, or dashes.
 fn is_path(text: &str) -> bool {
     let is_component = |component: &str| {
         let is_word = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();

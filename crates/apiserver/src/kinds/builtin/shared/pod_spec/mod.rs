@@ -1,4 +1,4 @@
-//! Rules of a pod's spec, on its own or in the template of a workload: defaults, fields of disabled features, validation, warnings.
+//! Rules of pod specs in pods and templates: defaults, fields behind feature gates, validation, warnings.
 
 mod defaults;
 mod disabled;
@@ -17,10 +17,10 @@ pub(in crate::kinds::builtin) use validation::{
     validate_pod, validate_template_metadata, validate_tolerations,
 };
 
-/// Path of the pod's spec in workloads and Jobs.
+/// Path of the pod spec in workloads and Jobs.
 pub(in crate::kinds::builtin) const IN_WORKLOAD: &str = "spec.template.spec";
 
-/// Returns the value at a path of names with dots between them.
+/// Returns the value at a path such as `spec.template`.
 fn at<'a>(object: &'a Value, path: &str) -> Option<&'a Value> {
     if path.is_empty() {
         return Some(object);
