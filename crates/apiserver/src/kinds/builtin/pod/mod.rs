@@ -167,8 +167,8 @@ fn default_status(status: &mut Value) {
     }
 }
 
-/// Makes `podIP` and `podIPs` agree: Go's internal type has only the list. If they differ, `podIP` takes precedence, because older kubelets
-/// write only that field.
+/// Makes `podIP` and `podIPs` agree: Go's internal type has only the list. If they differ, `podIP` takes precedence, because older
+/// kubelets write only that field.
 fn default_addresses(status: &mut Value) {
     let first = status["podIPs"][0]["ip"].as_str().unwrap_or_default().to_owned();
     match status["podIP"].as_str().unwrap_or_default().to_owned() {

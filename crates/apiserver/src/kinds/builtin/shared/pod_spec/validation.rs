@@ -1,4 +1,4 @@
-//! Validation of a pod's spec, on its own or in the template of a workload. The errors have the order of kube-apiserver.
+//! Validation of pod specs in pods and templates. Errors are in kube-apiserver's order.
 
 mod annotation_rules;
 mod container_resources;
@@ -40,27 +40,27 @@ const MAX_SEARCHES: usize = 32;
 const MAX_SEARCH_LIST: usize = 2048;
 const MAX_HOST_NAME: usize = 64;
 
-/// Object that contains the spec of a pod.
+/// Object that contains the pod spec.
 #[derive(Debug, Clone, Copy)]
 enum Enclosing<'a> {
-    /// A pod with this metadata.
+    /// A pod, with its metadata.
     Pod(&'a Value),
     Template,
 }
 
-/// Parts of a pod's spec that the validation of its containers needs.
+/// Parts of a pod spec that the validation of containers needs.
 #[derive(Debug)]
 struct PodRules<'a> {
     /// The pod or the template.
     pod: &'a Value,
     spec: &'a Value,
-    /// Valid volumes by name.
+    /// Volumes with a valid name, by name.
     volumes: BTreeMap<&'a str, &'a Value>,
     /// Names of resource claims.
     claims: BTreeSet<&'a str>,
 }
 
-/// Validates the template of pods; `path` is that of its spec.
+/// Validates a pod template. `path` is the path of its spec.
 pub(in crate::kinds::builtin) fn validate(object: &Value, path: &str) -> Vec<FieldError> {
     let parent = path.strip_suffix(".spec").unwrap_or_default();
     let Some(template) = at(object, parent) else {
@@ -76,9 +76,10 @@ pub(in crate::kinds::builtin) fn validate(object: &Value, path: &str) -> Vec<Fie
     errors
 }
 
-/// Validates labels and annotations of the template at `path`.
+/// Validates the labels and annotations of the template at `path`.
 pub(in crate::kinds::builtin) fn validate_template_metadata(template: &Value, path: &str) -> Vec<FieldError> {
     let metadata = &template["metadata"];
+    // kube-apiserver's paths lack `metadata` here.
     let place = format!("{path}.annotations");
     let mut errors = labels(&metadata["labels"], &format!("{path}.labels"));
     errors.extend(annotations(&metadata["annotations"], &place));
@@ -86,7 +87,7 @@ pub(in crate::kinds::builtin) fn validate_template_metadata(template: &Value, pa
     errors
 }
 
-/// Validates limits that no container has, such as the overhead of a pod.
+/// Validates amounts by the rules for limits of containers, for example the overhead of a RuntimeClass.
 pub(in crate::kinds::builtin) fn validate_limits(limits: &Value, path: &str) -> Vec<FieldError> {
     let resources = json!({ "limits": limits });
     container_resources::validate(&resources, ResourceOwner::Container, &BTreeSet::new(), path)
@@ -97,6 +98,7 @@ pub(in crate::kinds::builtin) fn validate_pod(pod: &Value) -> Vec<FieldError> {
     let (metadata, spec) = (&pod["metadata"], &pod["spec"]);
     let mut errors = pod_annotations(metadata, spec, "metadata.annotations");
     errors.extend(validate_spec(pod, "spec", Enclosing::Pod(metadata)));
+    // Admission has set the service account by now. Only a pod for a file of a kubelet has none, and it cannot get tokens.
     if text(spec, "serviceAccountName").is_empty() {
         for (index, volume) in list(spec, "volumes").iter().enumerate() {
             for (source, projected) in list(&volume["projected"], "sources").iter().enumerate() {
@@ -117,7 +119,7 @@ pub(in crate::kinds::builtin) fn validate_pod(pod: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// Validates a new pod.
+/// Validates a new pod, with the rules that updates do not have.
 pub(in crate::kinds::builtin) fn validate_new_pod(pod: &Value) -> Vec<FieldError> {
     let mut errors = validate_pod(pod);
     let spec = &pod["spec"];
@@ -179,7 +181,7 @@ fn validate_spec(object: &Value, path: &str, enclosing: Enclosing<'_>) -> Vec<Fi
     }
     errors.extend(preemption_policy(spec, &format!("{path}.preemptionPolicy")));
     if !spec["overhead"].is_null() {
-        // kube-apiserver validates the overhead as limits of a container.
+        // kube-apiserver validates the overhead like limits of a container.
         let limits = json!({"limits": spec["overhead"]});
         let field = format!("{path}.overhead");
         errors.extend(container_resources::validate(
@@ -194,7 +196,7 @@ fn validate_spec(object: &Value, path: &str, enclosing: Enclosing<'_>) -> Vec<Fi
     errors
 }
 
-/// Validates a name in a field, if it is not empty.
+/// Validates a name in a field by a rule; the empty name is valid.
 fn name(spec: &Value, field: &str, path: &str, rule: fn(&str) -> Vec<String>) -> Vec<FieldError> {
     match text(spec, field) {
         "" => Vec::new(),
@@ -240,7 +242,7 @@ fn resource_claims(spec: &Value, path: &str) -> Vec<FieldError> {
     errors
 }
 
-/// Validates the amounts of the whole pod.
+/// Validates pod-level resources, alone and in relation to those of the containers.
 fn pod_resources(pod: &PodRules<'_>, path: &str) -> Vec<FieldError> {
     let own = &pod.spec["resources"];
     let path = format!("{path}.resources");
@@ -259,7 +261,7 @@ fn pod_resources(pod: &PodRules<'_>, path: &str) -> Vec<FieldError> {
     for bound in [AmountKind::Requests, AmountKind::Limits] {
         let field = bound.field();
         let own = Amounts::read(&own[field]);
-        // Of limits, only those of huge pages add up: others may be promised more than once.
+        // Of limits, only those of huge pages are compared with their sum: other resources can be overcommitted.
         let is_summed = |name: &str| bound == AmountKind::Requests || name.starts_with("hugepages-");
         for (name, total) in
             resources::of_all_containers(pod.pod, bound).iter().filter(|(name, _)| is_summed(name))
@@ -284,7 +286,7 @@ fn pod_resources(pod: &PodRules<'_>, path: &str) -> Vec<FieldError> {
     errors
 }
 
-/// Checks that ports of containers in the network of the host are ports of the host. A template may leave them to defaults.
+/// Checks that container ports in the host's network equal their host ports. A template may omit host ports, which have defaults in pods.
 fn ports_of_host(spec: &Value, path: &str, enclosing: Enclosing<'_>) -> Vec<FieldError> {
     let mut errors = Vec::new();
     if spec["hostNetwork"] != true {
@@ -305,7 +307,7 @@ fn ports_of_host(spec: &Value, path: &str, enclosing: Enclosing<'_>) -> Vec<Fiel
     errors
 }
 
-/// Validates the settings of name resolution.
+/// Validates the DNS settings.
 fn name_resolution(spec: &Value, path: &str) -> Vec<FieldError> {
     let config = &spec["dnsConfig"];
     let servers = list(config, "nameservers");
@@ -375,13 +377,14 @@ fn gates(spec: &Value, path: &str) -> Vec<FieldError> {
     errors
 }
 
-/// Checks that a pod with users of its own shares no namespace with the host.
+/// Checks that a pod with its own user namespace shares no other namespace and no device with the host.
 fn host_users(spec: &Value, path: &str) -> Vec<FieldError> {
     const WHY: &str = "when `hostUsers` is false";
     if spec["hostUsers"] != false {
         return Vec::new();
     }
     let mut errors = Vec::new();
+    // kube-apiserver spells two of the fields as in Go.
     for (field, shown) in [("hostNetwork", "hostNetwork"), ("hostPID", "HostPID"), ("hostIPC", "HostIPC")] {
         if spec[field] == true {
             errors.push(FieldError::forbidden(format!("{path}.{shown}"), WHY));
@@ -441,7 +444,7 @@ fn operating_system(spec: &Value, path: &str) -> Vec<FieldError> {
     }
 }
 
-/// Checks that variables are read from files in volumes of kind `emptyDir`.
+/// Checks that the files which variables refer to are in `emptyDir` volumes.
 fn files_of_variables(spec: &Value, path: &str) -> Vec<FieldError> {
     let mut errors = Vec::new();
     for kind in CONTAINERS {

@@ -1,15 +1,15 @@
-//! Warnings about files that the sources of one volume write to the same place.
+//! Warnings about overlapping paths of files in one volume.
 
 use kube_apimachinery::go::quote;
 use serde_json::Value;
 
 use crate::kinds::builtin::shared::fields::{list, text};
 
-/// Path of a file in a volume, with the source that writes it.
+/// Path of a file in a volume, and the source of the file.
 #[derive(Debug, Clone, PartialEq)]
 struct VirtualPath {
     path: String,
-    /// Empty if the volume has one source.
+    /// Description of the source; empty if the volume has only one.
     source: String,
 }
 
@@ -23,7 +23,7 @@ impl VirtualPath {
         if self.source.is_empty() { path } else { format!("{path} ({})", self.source) }
     }
 
-    /// Whether both are the same file, or one is a folder of the other.
+    /// Whether both paths are the same file, or one is a parent folder of the other.
     fn overlaps(&self, other: &Self) -> bool {
         let (a, b) = (format!("{}/", self.path), format!("{}/", other.path));
         !self.path.is_empty() && !other.path.is_empty() && (a.starts_with(&b) || b.starts_with(&a))
@@ -76,7 +76,7 @@ fn items(volume: &Value, source: &str) -> Vec<VirtualPath> {
     list(volume, "items").iter().map(|item| VirtualPath::new(text(item, "path"), source)).collect()
 }
 
-/// Returns the paths of one source of a projected volume.
+/// Returns the paths of one source of a projected volume. Like kube-apiserver, this looks at the first kind of source that is set.
 fn projected(source: &Value) -> Vec<VirtualPath> {
     for (field, kind) in [("configMap", "ConfigMap"), ("secret", "Secret")] {
         if source[field]["items"].is_array() {

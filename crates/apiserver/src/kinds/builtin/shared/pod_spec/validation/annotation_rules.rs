@@ -1,4 +1,4 @@
-//! Annotations that have a meaning for pods: mirror pods, the cost of a deletion, and profiles of seccomp and AppArmor.
+//! Annotations with a meaning for pods: mirror pods, tolerations, deletion costs, and profiles of seccomp and AppArmor.
 
 use kube_apimachinery::decode;
 use kube_apimachinery::go::quote;
@@ -9,25 +9,25 @@ use super::{CONTAINERS, placement};
 use crate::kinds::builtin::shared::field_checks::{descending_path, invalid_text};
 use crate::kinds::builtin::shared::fields::{list, text};
 
-/// Annotation of the pod that a kubelet created for a file.
+/// Annotation of mirror pods, which kubelets create to show pods from local files.
 const MIRROR: &str = "kubernetes.io/config.mirror";
-/// Prefix of the annotation with the AppArmor profile of a container, which a field replaces.
+/// Prefix of annotations with the AppArmor profile of a container. A field replaces them.
 const APP_ARMOR: &str = "container.apparmor.security.beta.kubernetes.io/";
-/// Prefix of the annotation with the seccomp profile of a container, which a field replaces.
+/// Prefix of annotations with the seccomp profile of a container. A field replaces them.
 const SECCOMP: &str = "container.seccomp.security.alpha.kubernetes.io/";
-/// Annotation with the seccomp profile of a pod, which a field replaces.
+/// Annotation with the seccomp profile of a pod. A field replaces it.
 const POD_SECCOMP: &str = "seccomp.security.alpha.kubernetes.io/pod";
-/// Annotation with the tolerations of a pod, which a field replaces.
+/// Annotation with the tolerations of a pod. A field replaces it.
 const TOLERATIONS: &str = "scheduler.alpha.kubernetes.io/tolerations";
-/// Annotation with the cost of deleting the pod, relative to others of its ReplicaSet.
+/// Annotation with the cost of deleting a pod, compared with other pods of its ReplicaSet.
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
-/// Whether a kubelet created the pod for a file.
+/// Whether the pod is a mirror pod.
 pub(in crate::kinds::builtin) fn is_mirror(pod: &Value) -> bool {
     pod["metadata"]["annotations"].get(MIRROR).is_some()
 }
 
-/// Validates changes of annotations that have a meaning for pods.
+/// Checks that an update does not change protected annotations, and validates the new ones.
 pub(in crate::kinds::builtin) fn pod_annotation_updates(old: &Value, new: &Value) -> Vec<FieldError> {
     const PATH: &str = "metadata.annotations";
     let (before, after) = (&old["metadata"]["annotations"], &new["metadata"]["annotations"]);
@@ -52,7 +52,7 @@ pub(in crate::kinds::builtin) fn pod_annotation_updates(old: &Value, new: &Value
     errors
 }
 
-/// Validates annotations that have a meaning for pods.
+/// Validates annotations with a meaning for pods.
 pub(super) fn pod_annotations(metadata: &Value, spec: &Value, path: &str) -> Vec<FieldError> {
     let given = &metadata["annotations"];
     let mut errors = Vec::new();
@@ -66,6 +66,7 @@ pub(super) fn pod_annotations(metadata: &Value, spec: &Value, path: &str) -> Vec
         errors.extend(annotated_tolerations(tolerations, path));
     }
     if let Some(cost) = given[DELETION_COST].as_str() {
+        // The number is written without plus sign and leading zeros, so that it has only one form.
         let digits = cost.strip_prefix('-').unwrap_or(cost);
         let is_plain =
             cost == "0" || cost.starts_with('-') || cost.starts_with(|c: char| ('1'..='9').contains(&c));
@@ -95,13 +96,13 @@ pub(super) fn pod_annotations(metadata: &Value, spec: &Value, path: &str) -> Vec
     errors
 }
 
-/// Validates the tolerations in an annotation.
+/// Validates tolerations in their annotation.
 fn annotated_tolerations(text: &str, path: &str) -> Vec<FieldError> {
     match decode::json(text.as_bytes()) {
         Ok(decoded) => {
             let spec = json!({"tolerations": decoded.value});
             let errors = placement::tolerations(&spec, path);
-            // The name of the annotation stands for that of the field.
+            // Errors have the name of the annotation in place of the field's.
             let renamed = |error: FieldError| FieldError {
                 field: error.field.replacen("tolerations", TOLERATIONS, 1),
                 ..error
@@ -112,7 +113,7 @@ fn annotated_tolerations(text: &str, path: &str) -> Vec<FieldError> {
     }
 }
 
-/// Refuses profiles of a new pod or template that differ from those in its annotations.
+/// Checks that profiles in the fields of a new pod or template agree with those in its annotations.
 pub(super) fn profiles_that_differ(pod: &Value, path: &str) -> Vec<FieldError> {
     let (annotations, spec) = (&pod["metadata"]["annotations"], &pod["spec"]);
     let containers: Vec<(&Value, String)> = CONTAINERS
@@ -149,7 +150,8 @@ pub(super) fn profiles_that_differ(pod: &Value, path: &str) -> Vec<FieldError> {
     errors
 }
 
-/// Returns the error for a profile at `path` that differs from the annotated one. `defaults` are the annotations of a runtime's profile.
+/// Returns the error for a profile at `path` that differs from the annotated one. `defaults` are the annotations that mean the runtime's
+/// default profile.
 fn difference(
     what: &str,
     profile: &Value,

@@ -16,15 +16,15 @@ use crate::kinds::builtin::shared::resource_names;
 
 const HUGE_PAGES: &str = "hugepages-";
 
-/// Owner of requests and limits.
+/// Owner of the requests and limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ResourceOwner {
     Container,
-    /// All containers of a pod together.
+    /// The pod as a whole.
     Pod,
 }
 
-/// Validates requests, limits and claims; `claims` are the names of the pod's claims.
+/// Validates requests, limits and claims. `claims` contains the names of the pod's resource claims.
 pub(super) fn validate(
     resources: &Value,
     owner: ResourceOwner,
@@ -101,7 +101,7 @@ fn huge_pages(name: &str, amount: Quantity, path: &str) -> Option<FieldError> {
     (!is_divisible).then(|| invalid_text(path, &amount.to_string(), &why()))
 }
 
-/// Validates the claims that a container uses, which the pod must have.
+/// Validates the claims that a container uses. Each must be a claim of the pod. A claim is used as a whole, or by single requests.
 fn claim_names(resources: &Value, known: &BTreeSet<&str>, path: &str) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let mut used: BTreeSet<String> = BTreeSet::new();

@@ -17,7 +17,7 @@ use crate::kinds::builtin::shared::label_selector::invalid;
 
 const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
 const PROBES: [&str; 3] = ["livenessProbe", "readinessProbe", "startupProbe"];
-/// Fields that an ephemeral container cannot have, in the order of Go's struct.
+/// Fields that ephemeral containers cannot have, in the order of Go's struct, in which kube-apiserver checks them.
 const NOT_EPHEMERAL: [&str; 9] = [
     "ports",
     "resources",
@@ -68,7 +68,8 @@ pub(super) fn init(pod: &PodRules<'_>, path: &str) -> Vec<FieldError> {
         if !names.insert(name) && !name.is_empty() {
             errors.push(duplicate(format!("{path}.name"), name));
         }
-        // Init containers run one after the other, so each may use the ports of the others. kube-apiserver's path has the index 0.
+        // Init containers run one after the other, so they may share host ports. kube-apiserver passes a list with this container only, so
+        // its path always has the index 0.
         errors.extend(host_ports(std::slice::from_ref(container), list_path));
         let restarts = container["restartPolicy"] == "Always";
         if restarts {
@@ -110,7 +111,7 @@ pub(super) fn ephemeral(pod: &PodRules<'_>, path: &str) -> Vec<FieldError> {
         if !target.is_empty() && !others.contains(target) {
             errors.push(not_found(format!("{path}.targetContainerName"), target));
         }
-        // The lifecycle is a pointer in Go, so that an empty one counts too.
+        // In Go the lifecycle is a pointer, so an empty one counts as set, too.
         let is_set = |field: &str| {
             has_content(&container[field]) || field == "lifecycle" && !container[field].is_null()
         };
@@ -127,7 +128,7 @@ pub(super) fn ephemeral(pod: &PodRules<'_>, path: &str) -> Vec<FieldError> {
     errors
 }
 
-/// Whether a field has a value other than the empty struct.
+/// Whether a field has another value than Go's empty struct.
 fn has_content(value: &Value) -> bool {
     match value {
         Value::Object(fields) => !fields.values().all(Value::is_null),
@@ -135,14 +136,14 @@ fn has_content(value: &Value) -> bool {
     }
 }
 
-/// Checks that the name of an image has no spaces around it. This is no rule of templates.
+/// Checks that an image has no surrounding whitespace. kube-apiserver checks this in pods, but not in templates.
 pub(super) fn padded_image(container: &Value, path: &str) -> Option<FieldError> {
     let image = text(container, "image");
     let why = "must not have leading or trailing whitespace";
     (image.trim() != image).then(|| invalid_text(format!("{path}.image"), image, why))
 }
 
-/// Validates the fields that all kinds of containers have.
+/// Validates the fields that all kinds of containers share.
 fn common(pod: &PodRules<'_>, container: &Value, path: &str) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let name = text(container, "name");
@@ -195,7 +196,7 @@ fn ports(container: &Value, path: &str) -> Vec<FieldError> {
     errors
 }
 
-/// Checks that containers use different ports of the host.
+/// Checks that containers use different host ports.
 fn host_ports(containers: &[Value], path: &str) -> Vec<FieldError> {
     let mut used = BTreeSet::new();
     let mut errors = Vec::new();
@@ -235,7 +236,7 @@ fn resize_policies(pod: &PodRules<'_>, container: &Value, path: &str) -> Vec<Fie
     errors
 }
 
-/// Validates the restart policy of a container and the rules that refine it.
+/// Validates the restart policy of a container, and the rules that refine it.
 fn restart_policy(container: &Value, path: &str) -> Vec<FieldError> {
     let field = format!("{path}.restartPolicy");
     let rules = list(container, "restartPolicyRules");
@@ -245,6 +246,7 @@ fn restart_policy(container: &Value, path: &str) -> Vec<FieldError> {
             return errors;
         }
         errors.push(FieldError::required(field, "must specify restartPolicy when restart rules are used"));
+        // For init containers, kube-apiserver stops here.
         if path.contains(".initContainers[") {
             return errors;
         }

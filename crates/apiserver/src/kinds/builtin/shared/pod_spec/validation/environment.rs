@@ -1,4 +1,4 @@
-//! Validation of environment variables, and of references to fields of a pod.
+//! Validation of environment variables, and of references to fields of a pod and to amounts of a container.
 
 use kube_apimachinery::names;
 use kube_apimachinery::quantity::Quantity;
@@ -27,7 +27,7 @@ const OF_VARIABLE: [&str; 9] = [
 /// Fields of a pod that a file can contain.
 const OF_FILE: [&str; 5] =
     ["metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid"];
-/// Fields of a pod that have a label of their own for references, with or without a key.
+/// Field labels of pods that kube-apiserver can convert. A reference to any other field is an error of the conversion.
 const LABELS: [&str; 14] = [
     "metadata.annotations",
     "metadata.labels",
@@ -55,7 +55,7 @@ const AMOUNTS: [&str; 6] = [
 ];
 const HUGE_PAGES: [&str; 2] = ["limits.hugepages-", "requests.hugepages-"];
 
-/// Use of a reference to a field of a pod.
+/// Use of a reference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ReferenceUse {
     /// The value of an environment variable.
@@ -109,7 +109,7 @@ fn value_from(variable: &Value, path: &str) -> Vec<FieldError> {
     errors
 }
 
-/// Validates the objects of which a container takes all variables.
+/// Validates the ConfigMaps and Secrets from which a container takes all variables.
 pub(super) fn variable_sources(container: &Value, path: &str) -> Vec<FieldError> {
     let list_path = format!("{path}.envFrom");
     let mut errors = Vec::new();
@@ -161,11 +161,12 @@ pub(super) fn field_reference(reference: &Value, of: ReferenceUse, path: &str) -
         let why = format!("error converting fieldPath: unsupported pod version: {version}");
         return vec![invalid_text(field, label, &why)];
     }
+    // A subscript selects one entry: `metadata.labels['KEY']`.
     let parts = label.strip_suffix("']").and_then(|start| start.split_once("['"));
     let parts = parts.filter(|(name, _)| !name.is_empty());
     let name = match (label, parts) {
         (_, Some((name, _))) => name,
-        // An old name of the field.
+        // The conversion maps this old name of the field to the new one.
         ("spec.host", None) => "spec.nodeName",
         (name, None) => name,
     };
@@ -181,6 +182,7 @@ pub(super) fn field_reference(reference: &Value, of: ReferenceUse, path: &str) -
         return vec![invalid_text(field, label, &why)];
     }
     if let Some((name, key)) = parts {
+        // Like in annotations themselves, the case of a key does not matter.
         let key = if name == "metadata.annotations" { key.to_lowercase() } else { key.to_owned() };
         return invalid(path, &key, &names::qualified(&key));
     }
@@ -194,7 +196,7 @@ pub(super) fn field_reference(reference: &Value, of: ReferenceUse, path: &str) -
     vec![FieldError::not_supported(field, name, expressions)]
 }
 
-/// Validates a reference to an amount of a container.
+/// Validates a reference to an amount of a container. In a file, which belongs to the pod, it must name the container.
 pub(super) fn amount_reference(reference: &Value, of: ReferenceUse, path: &str) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let resource = text(reference, "resource");

@@ -8,7 +8,7 @@ use crate::kinds::builtin::shared::field_checks::{header_name, not_negative, por
 use crate::kinds::builtin::shared::fields::{list, text};
 use crate::kinds::builtin::shared::label_selector::invalid;
 
-/// Actions of a probe, in kube-apiserver's order.
+/// Actions of a probe, in the order in which kube-apiserver checks them.
 const OF_PROBE: [&str; 4] = ["exec", "httpGet", "tcpSocket", "grpc"];
 /// Actions of a hook.
 const OF_HOOK: [&str; 4] = ["exec", "httpGet", "tcpSocket", "sleep"];
@@ -41,6 +41,7 @@ fn probe(pod: &PodRules<'_>, kind: &str, probe: &Value, path: &str) -> Vec<Field
     if let Some(seconds) = seconds.filter(|seconds| *seconds <= 0) {
         errors.push(FieldError::invalid(field(), &seconds.to_string(), "must be greater than 0"));
     }
+    // Only liveness and startup probes end a container. One success must be enough for them.
     if kind == "readinessProbe" {
         errors.extend(seconds.map(|seconds| {
             FieldError::invalid(field(), &seconds.to_string(), "must not be set for readinessProbes")
@@ -52,7 +53,7 @@ fn probe(pod: &PodRules<'_>, kind: &str, probe: &Value, path: &str) -> Vec<Field
     errors
 }
 
-/// Validates that there is one action, and that action.
+/// Checks that a handler has exactly one action, and validates the first one.
 fn actions(pod: &PodRules<'_>, handler: &Value, kinds: &[&str], path: &str) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let mut found = kinds.iter().filter(|kind| !handler[**kind].is_null());
@@ -93,7 +94,7 @@ fn http_get(action: &Value, path: &str) -> Vec<FieldError> {
     errors
 }
 
-/// Checks that a container sleeps no longer than the pod may run after its deletion.
+/// Checks that a hook does not sleep longer than the pod's grace period.
 fn sleep(pod: &PodRules<'_>, action: &Value, path: &str) -> Option<FieldError> {
     let limit = pod.spec["terminationGracePeriodSeconds"].as_i64()?;
     let seconds = action["seconds"].as_i64().unwrap_or_default();
