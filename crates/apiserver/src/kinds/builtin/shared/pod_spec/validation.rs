@@ -98,7 +98,7 @@ pub(in crate::kinds::builtin) fn validate_pod(pod: &Value) -> Vec<FieldError> {
     let (metadata, spec) = (&pod["metadata"], &pod["spec"]);
     let mut errors = pod_annotations(metadata, spec, "metadata.annotations");
     errors.extend(validate_spec(pod, "spec", Enclosing::Pod(metadata)));
-    // Admission has set the service account by now. Only a pod for a file of a kubelet has none, and it cannot get tokens.
+    // kube-apiserver checks the following in pods, but not in templates. Admission sets the service account of all pods except mirror pods.
     if text(spec, "serviceAccountName").is_empty() {
         for (index, volume) in list(spec, "volumes").iter().enumerate() {
             for (source, projected) in list(&volume["projected"], "sources").iter().enumerate() {

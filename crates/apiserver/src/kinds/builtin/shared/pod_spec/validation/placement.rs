@@ -1,4 +1,4 @@
-//! Validation of the rules for choosing a pod's node.
+//! Validation of the fields that decide on which node a pod runs: tolerations, affinity, topology spread.
 
 use std::collections::BTreeSet;
 
@@ -19,11 +19,11 @@ const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LabelValues {
     Checked,
-    /// Preferences may have other values, because they need not be satisfied.
+    /// For preferences. kube-apiserver only warns about other values there.
     Unchecked,
 }
 
-/// Validates the tolerations of a pod.
+/// Validates the tolerations of a pod spec, or of another object with the field.
 pub(in crate::kinds::builtin) fn tolerations(spec: &Value, path: &str) -> Vec<FieldError> {
     let mut errors = Vec::new();
     for (index, toleration) in list(spec, "tolerations").iter().enumerate() {
@@ -53,7 +53,7 @@ pub(in crate::kinds::builtin) fn tolerations(spec: &Value, path: &str) -> Vec<Fi
                 errors.push(invalid_text(field, value, "value must be empty when `operator` is 'Exists'"));
             }
             "Exists" => {}
-            // Comparisons belong to a feature that is off by default, although the message names them.
+            // Comparisons are behind a feature gate that is off by default. Nevertheless the message for them names them as supported.
             "Lt" | "Gt" => {
                 errors.push(FieldError::not_supported(field, operator, &["Equal", "Exists", "Lt", "Gt"]));
             }
@@ -105,7 +105,7 @@ fn weight(term: &Value, path: &str) -> Option<FieldError> {
     })
 }
 
-/// Validates a selector of nodes.
+/// Validates a node selector.
 pub(in crate::kinds::builtin) fn node_selector(selector: &Value, path: &str) -> Vec<FieldError> {
     let path = format!("{path}.nodeSelectorTerms");
     let terms = list(selector, "nodeSelectorTerms");
@@ -185,7 +185,7 @@ fn node_field(expression: &Value, path: &str) -> Vec<FieldError> {
     errors
 }
 
-/// Validates a rule about the pods on a node.
+/// Validates a term of pod affinity or anti-affinity.
 fn pod_term(term: &Value, path: &str) -> Vec<FieldError> {
     let mut errors = Vec::new();
     for selector in ["labelSelector", "namespaceSelector"] {
@@ -193,6 +193,7 @@ fn pod_term(term: &Value, path: &str) -> Vec<FieldError> {
     }
     for name in list(term, "namespaces") {
         let name = name.as_str().unwrap_or_default();
+        // kube-apiserver's path has the singular, without an index.
         errors.extend(invalid(&format!("{path}.namespace"), name, &names::label(name)));
     }
     errors.extend(label_keys(term, path));
@@ -240,7 +241,7 @@ fn label_keys(term: &Value, path: &str) -> Vec<FieldError> {
     errors
 }
 
-/// Validates the rules for spreading pods.
+/// Validates topology spread constraints.
 pub(super) fn spread(spec: &Value, path: &str) -> Vec<FieldError> {
     let constraints = list(spec, "topologySpreadConstraints");
     let mut errors = Vec::new();
@@ -262,6 +263,7 @@ pub(super) fn spread(spec: &Value, path: &str) -> Vec<FieldError> {
         }
         let is_same =
             |other: &&Value| text(other, "topologyKey") == key && text(other, "whenUnsatisfiable") == action;
+        // kube-apiserver reports a repetition at the earlier constraint.
         if constraints.iter().skip(index + 1).any(|other| is_same(&other)) {
             let field = format!("{path}.{{topologyKey, whenUnsatisfiable}}");
             errors.push(duplicate(field, &format!("{{{key}, {action}}}")));

@@ -12,14 +12,14 @@ use crate::kinds::builtin::shared::fields::{list, text};
 
 const PROFILES: [&str; 3] = ["Localhost", "RuntimeDefault", "Unconfined"];
 const MAX_ID: i64 = i32::MAX as i64;
-/// Maximum length of the path of an AppArmor profile.
+/// Maximum length of the path of an AppArmor profile in bytes.
 const MAX_PATH: usize = 4095;
-/// Maximum length of the name of a kernel parameter.
+/// Maximum length of the name of a kernel parameter in bytes.
 const MAX_PARAMETER: usize = 253;
 const PARAMETER: &str = "must have at most 253 characters and match regex \
     ^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$";
 
-/// Validates the security context of a container. Privileged containers are allowed, as with `--allow-privileged`.
+/// Validates the security context of a container. Privileged containers are allowed, as in a kube-apiserver with `--allow-privileged`.
 pub(super) fn of_container(pod: &PodRules<'_>, container: &Value, path: &str) -> Vec<FieldError> {
     let context = &container["securityContext"];
     let path = format!("{path}.securityContext");
@@ -129,7 +129,7 @@ pub(super) fn of_pod(spec: &Value, path: &str) -> Vec<FieldError> {
         errors.extend(in_range(number, 0, MAX_ID, format!("{path}.supplementalGroups[{index}]")));
     }
     if spec["shareProcessNamespace"] == true && spec["hostPID"] == true {
-        // kube-apiserver's internal type has the field in the security context.
+        // In Go's internal type, this field is part of the security context.
         let why = "ShareProcessNamespace and HostPID cannot both be enabled";
         errors.push(FieldError::invalid(format!("{path}.shareProcessNamespace"), "true", why));
     }
@@ -139,7 +139,7 @@ pub(super) fn of_pod(spec: &Value, path: &str) -> Vec<FieldError> {
     errors.extend(windows_options::options(context, &path));
     errors.extend(app_armor(context, &path));
     errors.extend(supported(context, "supplementalGroupsPolicy", &path, &["Merge", "Strict"]));
-    // `MountOption` needs a feature that is off by default.
+    // `MountOption` is behind a feature gate that is off by default.
     errors.extend(supported(context, "seLinuxChangePolicy", &path, &["Recursive"]));
     errors
 }
@@ -157,7 +157,7 @@ fn kernel_parameters(spec: &Value, path: &str) -> Vec<FieldError> {
             None => {}
         }
         names.insert(name);
-        // The names have dots or slashes between their parts.
+        // The parts of a name are separated by dots or slashes.
         let name = name.replace('/', ".");
         let is_of_ipc =
             ["kernel.shm", "kernel.msg", "fs.mqueue."].iter().any(|start| name.starts_with(start))
@@ -173,7 +173,7 @@ fn kernel_parameters(spec: &Value, path: &str) -> Vec<FieldError> {
     errors
 }
 
-/// Whether a text is the name of a kernel parameter.
+/// Whether a text has the form of a kernel parameter's name.
 fn is_parameter(name: &str) -> bool {
     let is_edge = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let is_part = |part: &str| {

@@ -1,4 +1,4 @@
-//! Errors as kube-apiserver v1.36.3 answered them, with defaults of pods.
+//! Compares errors with answers of kube-apiserver v1.36.3. The pods have their defaults.
 
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ fn pod_errors(spec: &Value) -> Vec<String> {
     errors_of(&validate_new_pod(&pod))
 }
 
-/// Returns the errors of a new pod with this container, without their common path.
+/// Returns the errors of a new pod with this container. Their fields are relative to the container.
 fn container_errors(container: &Value) -> Vec<String> {
     let mut given = json!({"name": "c", "image": "i"});
     given.as_object_mut().unwrap().extend(container.as_object().unwrap().clone());

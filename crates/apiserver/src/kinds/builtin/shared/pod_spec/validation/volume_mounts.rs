@@ -1,4 +1,4 @@
-//! Validation of the places where containers see volumes.
+//! Validation of volume mounts and block devices of containers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,14 +21,14 @@ pub(super) fn validate(pod: &PodRules<'_>, container: &Value, path: &str) -> Vec
     errors
 }
 
-/// Returns the paths of a list by name. The last path of a name counts.
-fn places<'a>(list: &'a [Value], field: &str) -> BTreeMap<&'a str, &'a str> {
+/// Returns the paths of mounts or devices by the name of their volume. As in a Go map, the last path of a name counts.
+fn paths_by_volume<'a>(list: &'a [Value], field: &str) -> BTreeMap<&'a str, &'a str> {
     list.iter().map(|entry| (text(entry, "name"), text(entry, field))).collect()
 }
 
 fn mounts(pod: &PodRules<'_>, container: &Value, path: &str) -> Vec<FieldError> {
     let list_path = format!("{path}.volumeMounts");
-    let devices = places(list(container, "volumeDevices"), "devicePath");
+    let devices = paths_by_volume(list(container, "volumeDevices"), "devicePath");
     let mut used = BTreeSet::new();
     let mut errors = Vec::new();
     for (index, mount) in list(container, "volumeMounts").iter().enumerate() {
@@ -50,7 +50,7 @@ fn mounts(pod: &PodRules<'_>, container: &Value, path: &str) -> Vec<FieldError> 
             let why = "must not already exist as a path in volumeDevices";
             errors.push(invalid_text(format!("{path}.mountPath"), place, why));
         }
-        // kube-apiserver's paths of the following fields lack the index, except one.
+        // kube-apiserver's paths of the following fields lack the index, except for one error.
         let (part, template) = (text(mount, "subPath"), text(mount, "subPathExpr"));
         if !part.is_empty() {
             errors.extend(descending_path(part, &format!("{list_path}.subPath")));
@@ -101,7 +101,7 @@ fn recursive_read_only(mount: &Value, field: &str) -> Vec<FieldError> {
 }
 
 fn devices(pod: &PodRules<'_>, container: &Value, path: &str) -> Vec<FieldError> {
-    let mounts = places(list(container, "volumeMounts"), "mountPath");
+    let mounts = paths_by_volume(list(container, "volumeMounts"), "mountPath");
     let (mut names, mut paths) = (BTreeSet::new(), BTreeSet::new());
     let mut errors = Vec::new();
     for (index, device) in list(container, "volumeDevices").iter().enumerate() {
@@ -125,6 +125,7 @@ fn devices(pod: &PodRules<'_>, container: &Value, path: &str) -> Vec<FieldError>
         if paths.contains(place) {
             errors.push(invalid_text(&*path_field, place, UNIQUE));
         }
+        // The text differs from that about mounts.
         if no_backsteps(place, "").is_some() {
             errors.push(invalid_text(&*path_field, place, "can not contain backsteps ('..')"));
         } else {

@@ -20,7 +20,8 @@ use crate::kinds::builtin::shared::volume_rules::{self, VolumeOwner};
 
 const MODE: &str = "must be a number between 0 and 0777 (octal), both inclusive";
 const CONFLICT: &str = "conflicting duplicate paths";
-/// Sources of volumes in kube-apiserver's order, after `emptyDir`, with the name in the error about a second one.
+/// Volume sources in the order in which kube-apiserver checks them, after `emptyDir`, each with its spelling in the error about a second
+/// source.
 const SOURCES: [(&str, &str); 29] = [
     ("hostPath", "hostPath"),
     ("gitRepo", "gitRepo"),
@@ -53,7 +54,7 @@ const SOURCES: [(&str, &str); 29] = [
     ("image", "image"),
 ];
 
-/// Validates volumes, and returns the valid ones by name with the errors about the others.
+/// Validates volumes. Returns the valid ones by name, and the errors about the others.
 pub(super) fn validate<'a>(
     spec: &'a Value,
     path: &str,
@@ -64,6 +65,7 @@ pub(super) fn validate<'a>(
         Enclosing::Pod(metadata) => text(metadata, "name"),
         Enclosing::Template => "",
     };
+    // Names of the claims that a controller creates for ephemeral volumes. No other volume may use them.
     let created: BTreeSet<String> = volumes
         .iter()
         .filter(|volume| !pod.is_empty() && !volume["ephemeral"].is_null())
@@ -95,7 +97,7 @@ pub(super) fn validate<'a>(
     (valid, errors)
 }
 
-/// Validates that a volume has one source, and that source. Defaults make a volume without a source an `emptyDir`.
+/// Checks that a volume has at most one source, and validates it. Defaults have turned a volume without a source into an `emptyDir`.
 fn source(volume: &Value, path: &str, enclosing: Enclosing<'_>) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let mut has_source = !volume["emptyDir"].is_null();
@@ -134,7 +136,7 @@ fn source(volume: &Value, path: &str, enclosing: Enclosing<'_>) -> Vec<FieldErro
     errors
 }
 
-/// Validates the content of a source.
+/// Validates the content of one source.
 fn one_source(kind: &str, source: &Value, path: &str, enclosing: Enclosing<'_>) -> Vec<FieldError> {
     let needs = |fields: &[&str]| -> Vec<FieldError> {
         fields.iter().filter_map(|field| required(source, field, path)).collect()
@@ -162,6 +164,7 @@ fn one_source(kind: &str, source: &Value, path: &str, enclosing: Enclosing<'_>) 
         "csi" => csi(source, path),
         "ephemeral" => claim_template(&source["volumeClaimTemplate"], &format!("{path}.volumeClaimTemplate")),
         "image" => {
+            // A template may omit the reference, which a controller or webhook can fill in.
             let is_pod = matches!(enclosing, Enclosing::Pod(_));
             let reference = if is_pod { required(source, "reference", path) } else { None };
             reference.into_iter().chain(supported(source, "pullPolicy", path, &PULL_POLICIES)).collect()
@@ -170,7 +173,7 @@ fn one_source(kind: &str, source: &Value, path: &str, enclosing: Enclosing<'_>) 
     }
 }
 
-/// Validates the template of a volume's own claim.
+/// Validates the claim template of an ephemeral volume.
 fn claim_template(template: &Value, path: &str) -> Vec<FieldError> {
     if template.is_null() {
         return vec![FieldError::required(path, "")];
@@ -190,7 +193,7 @@ fn mode(source: &Value, field: &str, path: &str) -> Option<FieldError> {
     Some(FieldError::invalid(format!("{path}.{field}"), &mode.to_string(), MODE))
 }
 
-/// Validates a volume of the keys of a Secret or a ConfigMap. The field `name` has the name of the object.
+/// Validates a volume with the keys of a Secret or a ConfigMap. `name` is the field with the object's name.
 fn keys(name: &str, source: &Value, path: &str) -> Vec<FieldError> {
     let mut errors: Vec<FieldError> =
         required(source, name, path).into_iter().chain(mode(source, "defaultMode", path)).collect();
@@ -200,7 +203,7 @@ fn keys(name: &str, source: &Value, path: &str) -> Vec<FieldError> {
     errors
 }
 
-/// Validates the file of a key.
+/// Validates a file with the value of a key.
 fn key_file(item: &Value, path: &str) -> Vec<FieldError> {
     let mut errors: Vec<FieldError> =
         ["key", "path"].iter().filter_map(|field| required(item, field, path)).collect();
@@ -209,7 +212,7 @@ fn key_file(item: &Value, path: &str) -> Vec<FieldError> {
     errors
 }
 
-/// Validates the file of a field of the pod.
+/// Validates a file with the value of a pod's field or a container's amount.
 fn downward_file(item: &Value, path: &str) -> Vec<FieldError> {
     let mut errors: Vec<FieldError> = required(item, "path", path).into_iter().collect();
     errors.extend(unreserved_path(text(item, "path"), &format!("{path}.path")));
@@ -229,7 +232,7 @@ fn downward_file(item: &Value, path: &str) -> Vec<FieldError> {
     errors
 }
 
-/// Validates the sources of a projected volume. Their files have different paths.
+/// Validates the sources of a projected volume, whose files must have different paths. The paths of tokens are not compared.
 fn projected(volume: &Value, path: &str) -> Vec<FieldError> {
     let mut paths = BTreeSet::new();
     let mut errors = Vec::new();
@@ -274,7 +277,7 @@ fn projected(volume: &Value, path: &str) -> Vec<FieldError> {
     errors
 }
 
-/// Validates the file of a service account's token.
+/// Validates a file with a token of the service account.
 fn token_file(token: &Value, place: &str, volume: &str) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let seconds = token["expirationSeconds"].as_i64().unwrap_or(3600);
@@ -286,7 +289,7 @@ fn token_file(token: &Value, place: &str, volume: &str) -> Vec<FieldError> {
     errors.extend(
         wrong.map(|why| FieldError::invalid(format!("{place}.expirationSeconds"), &seconds.to_string(), why)),
     );
-    // kube-apiserver's path is that of the volume.
+    // kube-apiserver reports the path of the volume instead of that of the source.
     match required(token, "path", volume) {
         Some(error) => errors.push(error),
         None => errors.extend(unreserved_path(text(token, "path"), &format!("{volume}.path"))),
@@ -302,6 +305,7 @@ fn csi(source: &Value, path: &str) -> Vec<FieldError> {
             Some(error) => errors.push(error),
             None => {
                 let name = text(secret, "name");
+                // kube-apiserver's path lacks the name of the reference.
                 errors.extend(invalid(&format!("{path}.name"), name, &names::subdomain(name)));
             }
         }

@@ -1,4 +1,4 @@
-//! Validation of pods with Windows: their own options, and fields of security contexts that only Linux has.
+//! Validation of Windows pods: options for Windows, and fields that only Linux pods may have.
 
 use kube_apimachinery::go_struct::internal_text;
 use kube_apimachinery::names;
@@ -10,12 +10,13 @@ use crate::kinds::builtin::shared::field_checks::invalid_text;
 use crate::kinds::builtin::shared::fields::list;
 
 const MAX_CREDENTIALS_KIB: usize = 64;
-/// Length that the domain of a user must not reach, and maximum length of its name.
+/// Length that the domain of a user name must stay below. The next constant is the maximum length of the user's own name.
 const MAX_DOMAIN: usize = 256;
 const MAX_USER: usize = 104;
 const MAX_NET_BIOS_DOMAIN: usize = 15;
 const MAX_LABEL: usize = 63;
-/// Fields of a pod's security context that only Linux has, and fields of its spec between them, in the order of kube-apiserver.
+/// Fields that only Linux pods may have, each with its parent. kube-apiserver checks those of the spec and of the security context in this
+/// order.
 const POD_FIELDS: [(&str, &str); 15] = [
     ("securityContext.", "appArmorProfile"),
     ("securityContext.", "seLinuxOptions"),
@@ -54,10 +55,10 @@ fn containers<'a>(spec: &'a Value, path: &'a str) -> impl Iterator<Item = (&'a V
     })
 }
 
-/// Refuses fields that only Linux has in the spec of a pod with Windows.
+/// Refuses fields in the spec of a Windows pod that only Linux pods may have.
 pub(super) fn linux_fields(spec: &Value, path: &str) -> Vec<FieldError> {
     let refuse = |field: String| FieldError::forbidden(field, "cannot be set for a windows pod");
-    // Go's type has no pointers for the fields of the host, nor for lists of parameters.
+    // In Go, these fields are not pointers, so false and the empty list mean absent.
     let is_set = |field: &str, value: &Value| match field {
         "hostPID" | "hostIPC" => *value == true,
         "sysctls" => value.as_array().is_some_and(|list| !list.is_empty()),
@@ -77,7 +78,7 @@ pub(super) fn linux_fields(spec: &Value, path: &str) -> Vec<FieldError> {
     errors
 }
 
-/// Validates which containers are processes of the host.
+/// Checks that either all containers are host processes, or none is.
 pub(super) fn host_processes(spec: &Value, path: &str) -> Vec<FieldError> {
     let of = |object: &Value| object["securityContext"]["windowsOptions"]["hostProcess"].as_bool();
     let of_pod = of(spec);
@@ -114,7 +115,7 @@ pub(super) fn host_processes(spec: &Value, path: &str) -> Vec<FieldError> {
 pub(super) fn options(context: &Value, path: &str) -> Vec<FieldError> {
     let options = &context["windowsOptions"];
     let given = |field: &str| options[field].as_str();
-    // Pointers are shown as JSON.
+    // The fields are pointers, which Go's messages show as JSON.
     let refuse = |field: &str, why: &str| {
         let shown = internal_text("string", &options[field]);
         FieldError::invalid(format!("{path}.windowsOptions.{field}"), &shown, why)
@@ -184,7 +185,7 @@ fn is_net_bios_domain(domain: &str) -> bool {
         && !domain.contains(|c: char| "\\/:*?\"<>|".contains(c))
 }
 
-/// Whether a part of a domain's name is valid in either case.
+/// Whether a text is a DNS label in upper or lower case.
 fn is_label(label: &str) -> bool {
     let bytes = label.as_bytes();
     let is_edge = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
