@@ -50,6 +50,7 @@ impl BuiltinKind for CronJob {
         }
         errors.extend(supported(spec, "concurrencyPolicy", "spec", &["Allow", "Forbid", "Replace"]));
         errors.extend(job::validate_of_template(new, JOB_SPEC));
+        // Each Job gets its own selector when it is created, so the template must not have one.
         let template = &spec["jobTemplate"]["spec"];
         if !template["selector"].is_null() {
             let field = format!("{JOB_SPEC}.selector");

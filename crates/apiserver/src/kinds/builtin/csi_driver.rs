@@ -104,6 +104,7 @@ fn token_requests(spec: &Value) -> Vec<FieldError> {
         let Some(seconds) = request["expirationSeconds"].as_i64() else { continue };
         let why = match seconds {
             ..600 => "may not specify a duration less than 10 minutes",
+            // 2^32 itself is valid.
             0x1_0000_0001.. => "may not specify a duration larger than 2^32 seconds",
             _ => continue,
         };

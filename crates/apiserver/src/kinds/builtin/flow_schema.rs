@@ -97,6 +97,7 @@ fn validate(name: &str, spec: &Value) -> Vec<FieldError> {
     let precedence = spec["matchingPrecedence"].as_i64().unwrap_or_default();
     let mut errors = Vec::new();
     let mut refuse = |why: &str| errors.push(FieldError::invalid(PRECEDENCE, &precedence.to_string(), why));
+    // Precedence 1 is reserved, so that no other schema can match before `exempt`.
     match precedence {
         ..=0 => refuse("must be a positive value"),
         1 if name != "exempt" => refuse("only the schema named 'exempt' may have matchingPrecedence 1"),

@@ -94,6 +94,7 @@ fn validate(spec: &Value, old: Option<&Value>) -> Vec<FieldError> {
         "" => Vec::new(),
         name => invalid(&format!("{path}.secretName"), name, &names::subdomain(name)),
     };
+    // Older servers did not validate these names. If the old spec has an invalid one, none is validated.
     let tolerates_secrets =
         old.is_some_and(|old| list(old, "tls").iter().any(|tls| !secret(tls, "").is_empty()));
     for (index, tls) in list(spec, "tls").iter().enumerate() {
@@ -132,6 +133,7 @@ fn validate_paths(rule: &Value, path: &str) -> Vec<FieldError> {
         let (value, field) = (text(given, "path"), format!("{path}.path"));
         let mut refuse = |why: &str| errors.push(invalid_text(&*field, value, why));
         match kind {
+            // These types compare elements of paths, so the path has to be absolute and in normal form.
             "Exact" | "Prefix" => {
                 if !value.starts_with('/') {
                     refuse("must be an absolute path");
@@ -143,6 +145,7 @@ fn validate_paths(rule: &Value, path: &str) -> Vec<FieldError> {
                     refuse(&format!("cannot end with '{end}'"));
                 }
             }
+            // The ingress controller interprets the path, so only its start is checked.
             "ImplementationSpecific" => {
                 if !value.is_empty() && !value.starts_with('/') {
                     refuse("must be an absolute path");

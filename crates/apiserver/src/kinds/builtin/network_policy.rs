@@ -27,6 +27,7 @@ impl BuiltinKind for NetworkPolicy {
                     elements(rule, "ports").for_each(|port| set_pointer(port, "protocol", json!("TCP")));
                 }
             }
+            // Every policy isolates pods for ingress, but only one with egress rules does so for egress.
             let egress = spec["egress"].as_array().is_some_and(|rules| !rules.is_empty());
             set(spec, "policyTypes", if egress { json!(["Ingress", "Egress"]) } else { json!(["Ingress"]) });
         });
@@ -88,6 +89,7 @@ fn validate(spec: &Value, known: &BTreeSet<&str>) -> Vec<FieldError> {
         }
     }
     let types = list(spec, "policyTypes");
+    // Only the number is checked, so one type may occur twice.
     if types.len() > TYPES.len() {
         let why = "may not specify more than two policyTypes";
         errors.push(FieldError::invalid("spec.policyTypes", &spec["policyTypes"].to_string(), why));

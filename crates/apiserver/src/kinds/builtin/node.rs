@@ -24,6 +24,7 @@ impl BuiltinKind for Node {
     fn default(&self, node: &mut Value) {
         default_ranges(node);
         within(node, "status", |status| {
+            // Unless the kubelet says otherwise, the whole capacity is allocatable.
             let capacity = status["capacity"].clone();
             if capacity.is_object() {
                 set(status, "allocatable", capacity);
@@ -116,6 +117,7 @@ fn validate(node: &Value) -> Vec<FieldError> {
     errors.extend(amounts_of_status(&node["status"]));
     let swap = &node["status"]["nodeInfo"]["swap"]["capacity"];
     if let Some(capacity) = swap.as_i64().filter(|capacity| *capacity <= 0) {
+        // kube-apiserver's path does not exist in the object.
         let path = "metadata.nodeSwapStatus.capacity";
         errors.push(FieldError::invalid(path, &capacity.to_string(), "must be greater than zero"));
     }

@@ -52,6 +52,7 @@ fn default_limited(limited: &mut Value) {
     within(limited, "limitResponse", |response| {
         within(response, "queuing", |queuing| {
             for (field, value) in [("handSize", 8), ("queues", 64), ("queueLengthLimit", 50)] {
+                // In Go, these numbers are not pointers, so zero means absent.
                 if queuing[field].as_i64().unwrap_or(0) == 0 {
                     queuing[field] = json!(value);
                 }
@@ -91,6 +92,7 @@ fn validate(name: &str, spec: &Value) -> Vec<FieldError> {
     let kind = text(spec, "type");
     let [limited, exempt] = ["limited", "exempt"].map(|field| &spec[field]);
     let mut errors = Vec::new();
+    // Requests of an exempt level are never queued or refused, so no other level may have this type.
     if (name == "exempt") != (kind == "Exempt") {
         errors.push(invalid_text(TYPE, kind, "must be 'Exempt' if and only if `name` is 'exempt'"));
     }
@@ -193,6 +195,7 @@ fn validate_queuing(queuing: &Value, path: &str) -> Vec<FieldError> {
         refuse("handSize", "must be positive");
     } else if hand > queues {
         refuse("handSize", &format!("should not be greater than queues ({queues})"));
+    // Of the 64 bits of the hash, only 60 are used. Otherwise the last queue of a hand would not be chosen evenly enough.
     } else if needed_bits(queues, hand) > MAX_BITS {
         let why = format!(
             "required entropy bits of deckSize {queues} and handSize {hand} should not be greater than {MAX_BITS}"

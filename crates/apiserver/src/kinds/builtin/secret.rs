@@ -94,6 +94,7 @@ fn validate(secret: &Value) -> Vec<FieldError> {
                 errors.extend(missing);
             }
         }
+        // Unlike for other types, an empty value counts as missing here.
         "kubernetes.io/ssh-auth" if text(data, "ssh-privatekey").is_empty() => {
             errors.push(missing("ssh-privatekey"));
         }
@@ -118,6 +119,7 @@ fn docker_config(data: &Value, key: &str) -> Option<FieldError> {
             format!("json: cannot unmarshal {kind} into Go value of type map[string]interface {{}}")
         }
     };
+    // The value is secret, so the error does not show it.
     Some(FieldError::invalid(field, "\"<secret contents redacted>\"", &why))
 }
 

@@ -43,6 +43,7 @@ pub(super) fn check(certificate: &[u8], key: &[u8]) -> Result<(), String> {
         return Err("tls: found unknown private key type in PKCS#8 wrapping".to_owned());
     }
     let public = certificate.public_key();
+    // Go compares the kinds of the two keys first, then their values, and refuses certificates with any other algorithm.
     let matches = match (public.parsed(), key) {
         (Ok(PublicKey::RSA(public)), PrivateKey::Rsa { modulus }) => without_zeros(public.modulus) == modulus,
         (Ok(PublicKey::EC(public)), PrivateKey::EllipticCurve { point }) => {
@@ -75,6 +76,7 @@ fn certificate_block(pem: &[u8]) -> Result<Vec<u8>, String> {
     }
     Err(match skipped.as_slice() {
         [] => "tls: failed to find any PEM data in certificate input".to_owned(),
+        // Go guesses that the inputs were switched only if there is exactly one block.
         [one] if one.ends_with(PRIVATE_KEY) => {
             "tls: failed to find certificate PEM data in certificate input, but did find a private key; \
                                                PEM inputs may have been switched"

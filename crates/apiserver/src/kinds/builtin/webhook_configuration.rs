@@ -105,6 +105,7 @@ fn check_webhook(hook: &Value, field: &str, errors: &mut Vec<FieldError>) {
         let detail = "must specify one of None, NoneOnDryRun";
         errors.push(FieldError::required(format!("{field}.sideEffects"), detail));
     }
+    // v1 no longer accepts `Some` and `Unknown`, which v1beta1 had.
     one_of("sideEffects", &["None", "NoneOnDryRun"], errors);
     if let Some(seconds) = hook["timeoutSeconds"].as_i64().filter(|seconds| !(1..=30).contains(seconds)) {
         let detail = "the timeout value must be between 1 and 30 seconds";

@@ -247,6 +247,7 @@ fn validate_annotation(
     let given = text(annotation, "valueExpression");
     match given.trim().len() {
         0 => errors.push(FieldError::required(field, "valueExpression is not specified")),
+        // The expression is compiled without surrounding whitespace, but shown with it.
         1..=MAX => {
             errors.extend(expressions.value(given.trim(), given, &["string", "null_type"], &field));
         }

@@ -119,6 +119,7 @@ fn validate_update(subresource: &str, old: &Value, new: &Value) -> Vec<FieldErro
     }
     let by_approval = subresource == "approval";
     errors.extend(request_conditions::validate_decisions(conditions(old), conditions(new), by_approval));
+    // A signer issues a certificate once. Its requester may already use it.
     if certificate_changes && subresource == "status" && !pkcs10::certificate(old).is_empty() {
         let why = "updates may not modify existing certificate content";
         errors.push(FieldError::forbidden("status.certificate", why));

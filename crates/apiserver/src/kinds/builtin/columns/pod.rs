@@ -128,6 +128,7 @@ fn add_containers(pod: &Value, summary: &mut Summary) {
     for container in list(pod, "/status/containerStatuses").iter().rev() {
         summary.restarts.add(container);
         if let Some(trouble) = trouble(container) {
+            // Only a termination with an exit code is a failure that a completed container must not hide.
             let is_waiting =
                 text_at(container, "/state/waiting/reason").is_some_and(|reason| !reason.is_empty());
             if !is_waiting && number(container, "/state/terminated/exitCode") != 0 {

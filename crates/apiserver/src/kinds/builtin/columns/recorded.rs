@@ -145,6 +145,7 @@ fn cell(kind: &str, name: &str) -> Option<CellFn> {
         ("RuntimeClass", _) => |object, _| or(object, "/handler", ""),
         ("ServiceCIDR", "CIDRs") => |object, _| joined(&object["spec"]["cidrs"], ",", ""),
         ("StorageClass", "Provisioner") => |object, _| or(object, "/provisioner", ""),
+        // Like kube-apiserver's printer, the following cells assume the defaults of absent fields.
         ("StorageClass", "ReclaimPolicy") => |object, _| or(object, "/reclaimPolicy", "Delete"),
         ("StorageClass", "VolumeBindingMode") => |object, _| or(object, "/volumeBindingMode", "Immediate"),
         ("StorageClass", "AllowVolumeExpansion") => |object, _| json!(object["allowVolumeExpansion"] == true),

@@ -46,6 +46,7 @@ pub(super) fn validate(new: &Value, old: Option<&Value>) -> Vec<FieldError> {
     }
     let refuse = |why: &str| FieldError::invalid("spec.maxReplicas", &max.to_string(), why);
     match max {
+        // In Go, this number is not a pointer, so zero means absent.
         0 => errors.push(FieldError::required("spec.maxReplicas", "must be set and greater than 0")),
         ..0 => errors.push(refuse("must be greater than or equal to 1")),
         _ => {}

@@ -127,6 +127,7 @@ pub(in crate::kinds::builtin) fn validate_of_template(object: &Value, path: &str
     errors.extend(pod_spec::validate(object, &template));
     let field = format!("{template}.restartPolicy");
     errors.extend(match text(&spec["template"]["spec"], "restartPolicy") {
+        // Defaults have turned an absent policy into `Always`, which a Job cannot use, so kube-apiserver reports it as missing.
         "Always" | "" => Some(FieldError::required(field, "valid values: \"OnFailure\", \"Never\"")),
         "OnFailure" if has_policy => {
             let why = "only \"Never\" is supported when podFailurePolicy is specified";

@@ -96,6 +96,7 @@ fn validate_exit_codes(spec: &Value, codes: &Value, path: &str) -> Vec<FieldErro
     let mut seen = BTreeSet::new();
     for (index, number) in numbers.iter().enumerate() {
         let field = format!("{field}[{index}]");
+        // A container with exit code 0 has not failed, so the rule could never match.
         if operator == "In" && *number == 0 {
             errors.push(FieldError::invalid(&*field, "0", "must not be 0 for the In operator"));
         }
@@ -117,6 +118,7 @@ fn validate_exit_codes(spec: &Value, codes: &Value, path: &str) -> Vec<FieldErro
 pub(super) fn validate_success_policy(spec: &Value, path: &str) -> Vec<FieldError> {
     let policy = &spec["successPolicy"];
     let rules = list(policy, "rules");
+    // The rules are about indexes, so nothing else is validated without them.
     if text(spec, "completionMode") != "Indexed" {
         return vec![FieldError::invalid(
             path,

@@ -200,6 +200,7 @@ fn grace_period(pod: &Value, asked: Option<i64>) -> i64 {
     let ended = ["Succeeded", "Failed"].contains(&pod["status"]["phase"].as_str().unwrap_or_default());
     let seconds = asked.or_else(|| pod["spec"]["terminationGracePeriodSeconds"].as_i64()).unwrap_or(0);
     match seconds {
+        // No kubelet has to stop anything, so the pod can go at once.
         _ if !runs || ended => 0,
         negative if negative < 0 => 1,
         seconds => seconds,

@@ -72,11 +72,13 @@ fn restarts(old: &Value, after: &Value) -> Vec<FieldError> {
         .into_iter()
         .flat_map(|kind| list(spec, kind))
         .flat_map(|container| list(container, "restartPolicyRules"));
+    // Such a rule restarts all containers of the pod, including those that have terminated.
     let restarts_all = rules.any(|rule: &Value| rule["action"] == "RestartAllContainers");
     let mut errors = Vec::new();
     for (field, kind) in [
         ("containerStatuses", "containers"),
         ("initContainerStatuses", "initContainers"),
+        // Ephemeral containers never restart, so the spec is not searched for their policy.
         ("ephemeralContainerStatuses", ""),
     ] {
         if restarts_all && !kind.is_empty() {

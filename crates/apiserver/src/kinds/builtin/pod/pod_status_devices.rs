@@ -101,6 +101,7 @@ pub(super) fn users(pod: &Value) -> Vec<FieldError> {
         for (index, status) in list(&pod["status"], field).iter().enumerate() {
             let path = format!("status.{field}[{index}].user.linux");
             let user = &status["user"]["linux"];
+            // User and group IDs have no meaning on Windows.
             if is_windows && !user.is_null() {
                 errors.push(FieldError::forbidden(path, "cannot be set for a windows pod"));
                 continue;
@@ -174,6 +175,7 @@ fn health(resource: &Value, path: &str) -> Vec<FieldError> {
     for (index, device) in list(resource, "resources").iter().enumerate() {
         let path = format!("{path}.resources[{index}]");
         match text(device, "health") {
+            // In Go the field is not a pointer, so an absent health is the empty text, which is not supported.
             "" => errors.push(FieldError::not_supported(format!("{path}.health"), "", &HEALTH)),
             _ => errors.extend(supported(device, "health", &path, &HEALTH)),
         }

@@ -49,6 +49,7 @@ pub(super) fn validate(old: &Value, new: &Value) -> Vec<FieldError> {
         return vec![FieldError::forbidden("[]", "windows pods cannot be resized")];
     }
     let mut errors = pod_spec::validate_pod(new);
+    // The status of an older pod may lack the class, which then follows from the old spec.
     let class = match text(&old["status"], "qosClass") {
         "" => qos_class(&old["spec"]),
         class => class,
@@ -60,10 +61,12 @@ pub(super) fn validate(old: &Value, new: &Value) -> Vec<FieldError> {
     }
     let is_running = |status: &&Value| !status["state"]["running"].is_null();
     let running = list(&old["status"], "containerStatuses").iter().find(is_running);
+    // A kubelet that supports resizing reports the resources of running containers.
     if running.is_some_and(|status| status["resources"].is_null()) {
         errors.push(FieldError::forbidden("spec", "Pod running on node without support for resize"));
     }
     errors.extend(validate_pod_level(&old["spec"]["resources"], &new["spec"]["resources"]));
+    // The comparisons below pair containers by index.
     let order = validate_order(&old["spec"], &new["spec"]);
     if !order.is_empty() {
         errors.extend(order);
@@ -93,6 +96,7 @@ pub(super) fn validate(old: &Value, new: &Value) -> Vec<FieldError> {
         }
         if before != after && after["restartPolicy"] != "Always" {
             let restarts = |policy: &&Value| policy["restartPolicy"] == "RestartContainer";
+            // kube-apiserver reports one error per policy.
             for _ in list(after, "resizePolicy").iter().filter(restarts) {
                 let why =
                     "non-sidecar init containers with a resize policy of RestartContainer cannot be resized";

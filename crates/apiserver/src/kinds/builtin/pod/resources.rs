@@ -144,8 +144,10 @@ fn of_containers(pod: &Value, amounts: impl Fn(&Value) -> Amounts) -> Amounts {
         if container["restartPolicy"] == "Always" {
             total.add(&own);
             sidecars.add(&own);
+            // During its start, a sidecar runs beside the earlier ones only.
             initially.raise(&sidecars);
         } else {
+            // Sidecars that started earlier run beside this container.
             own.add(&sidecars);
             initially.raise(&own);
         }

@@ -77,6 +77,7 @@ pub(super) fn validate(old: &Value, claim: &Value) -> Vec<FieldError> {
     }
     errors.extend(repeated_devices(list(status, "devices")));
     let allocation = &status["allocation"];
+    // Only an allocated claim can be reserved for pods.
     if !users.is_empty() && allocation.is_null() {
         let why = "may not be specified when `allocated` is not set";
         errors.push(FieldError::forbidden("status.reservedFor", why));
@@ -121,6 +122,7 @@ fn validate_device(device: &Value, known: &BTreeSet<SharedDevice<'_>>, path: &st
     errors.extend(label(device, "device", path));
     errors.extend(share(device, path));
     let key = shared_device(device);
+    // Drivers report only about devices that the claim has.
     if !known.contains(&key) {
         errors.push(FieldError::invalid(path, &shown(key), "must be an allocated device in the claim"));
     }
@@ -157,6 +159,7 @@ fn uuid_form(given: &str) -> Result<(), String> {
     let digits = match bytes.len() {
         32 => bytes.to_vec(),
         UUID_LENGTH => without_hyphens(bytes)?,
+        // 45 bytes are the form with hyphens after a URN prefix, 38 bytes the one in braces.
         45 if !bytes[..9].eq_ignore_ascii_case(PREFIX.as_bytes()) => {
             return Err(format!("invalid urn prefix: {}", go::quote(&String::from_utf8_lossy(&bytes[..9]))));
         }

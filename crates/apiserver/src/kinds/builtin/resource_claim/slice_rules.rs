@@ -38,11 +38,13 @@ pub(super) fn validate(spec: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let mut errors = csi_driver(text(spec, "driver"), "spec.driver");
     errors.extend(validate_pool(&spec["pool"], "spec.pool"));
     if let Some(old) = old {
+        // A slice belongs to one driver, one pool and at most one node for its whole life.
         errors.extend(immutable("spec.pool", &old["pool"], &spec["pool"], &["name"]));
         errors.extend(immutable(PATH, old, spec, &["driver", "nodeName"]));
     }
     errors.extend(validate_nodes(spec));
     let (devices, counters) = (list(spec, "devices"), list(spec, "sharedCounters"));
+    // A pool publishes its counters and its devices in different slices.
     if !spec["devices"].is_null() && !spec["sharedCounters"].is_null() {
         let why = "only one of `sharedCounters` or `devices` is allowed";
         errors.push(invalid_text(PATH, "", why));
@@ -198,6 +200,7 @@ fn validate_device(device: &Value, old: Option<&Value>, path: &str, per_device: 
         |consumption| text(consumption, "counterSet"),
         consumption,
     ));
+    // The slice leaves the selection of nodes to its devices.
     if *per_device == true {
         errors.extend(validate_nodes_of_device(device, path));
     } else if ["nodeName", "nodeSelector", "allNodes"].iter().any(|field| !device[*field].is_null()) {
@@ -311,6 +314,7 @@ fn validate_text(value: &str, is_version: bool, path: &str) -> Vec<FieldError> {
 fn is_semantic_version(text: &str) -> bool {
     let (text, build) = text.split_once('+').map_or((text, None), |(text, build)| (text, Some(build)));
     let (core, release) = text.split_once('-').map_or((text, None), |(core, release)| (core, Some(release)));
+    // Numbers of a semantic version have no leading zeros; neither have numeric parts of a pre-release.
     let is_number = |part: &str| {
         !part.is_empty()
             && part.bytes().all(|byte| byte.is_ascii_digit())

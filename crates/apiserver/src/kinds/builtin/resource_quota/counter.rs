@@ -73,6 +73,7 @@ impl ObjectCounter {
             ("resource.k8s.io", "resourceclaims") => CountedKind::DeviceClaims,
             _ => CountedKind::Others,
         };
+        // Quotas can also limit these kinds by the older name, the plural alone.
         if let ("", "configmaps" | "resourcequotas" | "replicationcontrollers" | "secrets") = (group, plural)
         {
             counts.push(plural.to_owned());
@@ -92,6 +93,7 @@ impl ObjectCounter {
                 "",
                 QuotaOperation::Update(_),
             ) => true,
+            // The status reports the storage that an expansion has allocated.
             (CountedKind::VolumeClaims, "status", QuotaOperation::Update(_)) => true,
             _ => false,
         }
@@ -158,6 +160,7 @@ impl ObjectCounter {
         let mut required: Vec<&str> = limited.iter().copied().filter(|name| STATED.contains(name)).collect();
         required.sort_unstable();
         for name in required {
+            // The short names `cpu` and `memory` stand for requests.
             let (bound, resource) = match name.split_once('.') {
                 Some((bound, resource)) => (bound, resource),
                 None => ("requests", name),

@@ -130,6 +130,7 @@ fn selector(spec: &Value) -> Vec<FieldError> {
         let why = "unsupported scope applied to resource";
         let value = selector_as_go(&spec["scopeSelector"]);
         errors.extend((0..unsupported(spec, scope)).map(|_| FieldError::invalid(PATH, &value, why)));
+        // Only the scopes about classes have values to compare. The other scopes either apply or not.
         let is_plain =
             SCOPES.contains(&scope) && !["PriorityClass", "VolumeAttributesClass"].contains(&scope);
         if is_plain && operator != "Exists" {

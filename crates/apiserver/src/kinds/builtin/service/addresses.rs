@@ -64,6 +64,7 @@ pub(super) fn allocate(
             Unmet::Duplicate(why) => ApiError::new(500, "", why),
         })?;
     }
+    // The port for health checks is allocated once, when the Service first needs it.
     if has_health_check(spec) && !old.is_some_and(has_health_check) {
         if let Some(number) = service_spec::no_port(&spec["healthCheckNodePort"]) {
             let refused = |why: String| full(&format!("requested HealthCheck NodePort {number}"), &why);

@@ -282,6 +282,7 @@ impl Allocator for Reserving<'_> {
                     return Err(Unallocated("provided port is already allocated".to_owned()));
                 }
                 Some(port) => port,
+                // Without a reservation, kube-apiserver counts up from the second port beyond the range.
                 None => self.shown_ports.iter().max().map_or(LAST_PORT + 2, |last| last + 1),
             };
             self.shown_ports.push(number);

@@ -109,6 +109,7 @@ pub(in crate::kinds::builtin) fn address(text: &str, path: &str) -> Option<Strin
                 )
             })
         }
+        // An IPv4 address without leading zeros has only one form.
         IpAddr::V4(_) if standard.is_some() => None,
         _ => Some(format!(
             "{path}: non-standard IP address {quoted} is invalid: use \"{}\"",

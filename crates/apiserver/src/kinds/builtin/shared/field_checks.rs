@@ -230,6 +230,7 @@ pub(in crate::kinds::builtin) fn address_range(given: &str, field: &str) -> Opti
         return not_a_range();
     }
     let Ok(bits) = length.parse::<u32>() else { return not_a_range() };
+    // The text decides, because Go also reads an IPv4-mapped address as an IPv4 address.
     let max = if start.contains(':') { 128 } else { 32 };
     if bits > max {
         return not_a_range();
@@ -242,6 +243,7 @@ pub(in crate::kinds::builtin) fn address_range(given: &str, field: &str) -> Opti
         Ok(IpAddr::V6(v6)) if v6.to_ipv4_mapped().is_some() => {
             refuse("must not have an IPv4-mapped IPv6 address")
         }
+        // Shifting out the prefix leaves the host bits. For the full length the shift has no result, and there are no host bits.
         Ok(IpAddr::V6(v6)) if u128::from(v6).checked_shl(bits).unwrap_or_default() != 0 => {
             refuse("must not have bits set beyond the prefix length")
         }
@@ -257,6 +259,7 @@ pub(in crate::kinds::builtin) fn reachable_address(given: &str, field: &str) -> 
     let Ok(address) = given.parse::<IpAddr>() else { return Vec::new() };
     let (is_local, is_multicast) = match address {
         IpAddr::V4(v4) => (v4.is_link_local(), v4.octets()[..3] == [224, 0, 0]),
+        // The last four bits of the first segment are the scope of a multicast address; 2 is link-local.
         IpAddr::V6(v6) => (v6.is_unicast_link_local(), v6.segments()[0] & 0xff0f == 0xff02),
     };
     let unspecified = format!("may not be unspecified ({given})");
@@ -276,6 +279,7 @@ pub(in crate::kinds::builtin) fn number_or_percent(value: &Value, field: &str) -
                        regex used for validation is '[0-9]+%')";
     match value.as_str() {
         Some(given) => {
+            // Any number of digits is valid here. `at_most_all` checks the range where it matters.
             let digits = given.strip_suffix('%').unwrap_or_default();
             let is_percent = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
             (!is_percent).then(|| invalid_text(field, given, WHY))

@@ -92,6 +92,7 @@ pub(in crate::kinds::builtin) fn content(
             None => no_backsteps(text(source, "path"), &format!("{path}.path")).into_iter().collect(),
         },
         "storageos" => storage_os(source, path, is_pod),
+        // Pods have rules of their own for inline CSI volumes.
         "csi" if !is_pod => csi(source, path),
         _ => Vec::new(),
     }
@@ -132,6 +133,7 @@ fn flocker(source: &Value, path: &str) -> Vec<FieldError> {
         }
         (false, false) => {
             let why = "datasetName and datasetUUID can not be specified simultaneously";
+            // kube-apiserver shows this word in place of a value.
             errors.push(invalid_text(path, "resource", why));
         }
         _ => {}
@@ -184,6 +186,7 @@ fn iscsi(source: &Value, path: &str, owner: VolumeOwner<'_>) -> Vec<FieldError> 
         && name.len() + 1 + portal.len() > MAX_TARGET
     {
         let why = "Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if iscsi.initiatorName is specified.";
+        // kube-apiserver spells this path, and that of the initiator's name, in lower case.
         errors.push(invalid_text(place("targetportal"), portal, why));
     }
     let unknown = if is_pod { "must be valid format starting with iqn, eui, or naa" } else { MALFORMED };
@@ -280,6 +283,7 @@ fn azure_disk(source: &Value, path: &str) -> Vec<FieldError> {
     let address = text(source, "diskURI");
     let expected = match source["kind"].as_str() {
         Some("Managed") => (!address.starts_with("/subscriptions/")).then_some(MANAGED),
+        // Disks of other kinds are blobs in a storage account.
         Some(_) => (!address.starts_with("https://")).then_some(BLOB),
         None => None,
     };

@@ -124,6 +124,7 @@ pub(in crate::kinds::builtin) fn validate_new_pod(pod: &Value) -> Vec<FieldError
     let mut errors = validate_pod(pod);
     let spec = &pod["spec"];
     if !list(spec, "ephemeralContainers").is_empty() {
+        // Ephemeral containers are added to running pods, through a subresource.
         errors.push(FieldError::forbidden("spec.ephemeralContainers", "cannot be set on create"));
     }
     if !text(spec, "nodeName").is_empty() && !list(spec, "schedulingGates").is_empty() {
@@ -346,6 +347,7 @@ fn name_resolution(spec: &Value, path: &str) -> Vec<FieldError> {
             "must not have more than {MAX_SEARCH_LIST} characters (including spaces) in the search list"
         ));
     }
+    // The root domain is valid, although it is not a subdomain.
     for (index, search) in searches.iter().enumerate().filter(|(_, search)| **search != ".") {
         let search = search.strip_suffix('.').unwrap_or(search);
         errors.extend(invalid(&format!("{place}[{index}]"), search, &names::underscored_subdomain(search)));
@@ -457,6 +459,7 @@ fn files_of_variables(spec: &Value, path: &str) -> Vec<FieldError> {
                 let name = text(file, "volumeName");
                 let field =
                     format!("{path}.{kind}[{container}].env[{index}].valueFrom.fileKeyRef.volumeName");
+                // kube-apiserver collects the volumes in a map, so the last one with a name counts.
                 let volume = list(spec, "volumes").iter().rfind(|volume| text(volume, "name") == name);
                 match volume {
                     None => errors.push(not_found(field, name)),

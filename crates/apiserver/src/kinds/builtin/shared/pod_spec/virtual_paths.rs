@@ -25,6 +25,7 @@ impl VirtualPath {
 
     /// Whether both paths are the same file, or one is a parent folder of the other.
     fn overlaps(&self, other: &Self) -> bool {
+        // With a slash at the end, `ab` is not inside of `a`.
         let (a, b) = (format!("{}/", self.path), format!("{}/", other.path));
         !self.path.is_empty() && !other.path.is_empty() && (a.starts_with(&b) || b.starts_with(&a))
     }
@@ -50,6 +51,7 @@ pub(super) fn overlaps(spec: &Value) -> Vec<String> {
             if source.as_object().is_none_or(|source| source.values().all(Value::is_null)) {
                 warnings.push(format!("volume {name} (Projected) has no sources provided"));
             }
+            // All sources of a projected volume write to one folder, so each path is compared with those of earlier sources, too.
             for path in projected(source) {
                 warnings.extend(collisions(&name, "Projected", &paths, &path));
                 paths.push(path);

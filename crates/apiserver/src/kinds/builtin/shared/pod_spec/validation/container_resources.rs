@@ -39,6 +39,7 @@ pub(super) fn validate(
         errors.extend(one(name, amount, owner, &path));
         errors.extend(huge_pages(name, amount, &path));
     }
+    // A request must not exceed its limit. Resources that cannot be overcommitted need a limit equal to the request.
     for (name, amount) in requests.iter() {
         let path = format!("{requests_path}[{name}]");
         errors.extend(one(name, amount, owner, &path));
@@ -112,6 +113,7 @@ fn claim_names(resources: &Value, known: &BTreeSet<&str>, path: &str) -> Vec<Fie
             errors.push(FieldError::required(path, ""));
             continue;
         }
+        // A claim that is used as a whole cannot be used again.
         if used.contains(name) {
             errors.push(duplicate(&*path, name));
         } else {
@@ -122,6 +124,7 @@ fn claim_names(resources: &Value, known: &BTreeSet<&str>, path: &str) -> Vec<Fie
             let start = format!("{name}/");
             if used.contains(&key) {
                 errors.push(duplicate(&*path, &key));
+            // Using a claim as a whole conflicts with each of its requests that is already used.
             } else if request.is_empty() {
                 let requests = used.iter().filter(|key| key.starts_with(&start));
                 errors.extend(requests.map(|_| duplicate(&*path, name)));

@@ -216,6 +216,7 @@ fn divisor(reference: &Value, resource: &str, is_huge: bool, path: &str) -> Opti
     const OF_CPU: [&str; 2] = ["1m", "1"];
     const OF_BYTES: [&str; 13] =
         ["1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei"];
+    // Zero is Go's absent quantity, and means the default divisor 1.
     let divisor = Quantity::read(reference["divisor"].as_str()?).filter(|divisor| !divisor.is_zero())?;
     let (allowed, of): (&[&str], &str) = match resource.split_once('.').map_or("", |(_, name)| name) {
         "cpu" => (&OF_CPU, "cpu"),

@@ -40,6 +40,7 @@ pub(super) fn of_container(pod: &PodRules<'_>, container: &Value, path: &str) ->
         if context["privileged"] == true {
             refuse("cannot set `allowPrivilegeEscalation` to false and `privileged` to true");
         }
+        // kube-apiserver compares with this spelling only, and reports each occurrence.
         for _ in list(&context["capabilities"], "add").iter().filter(|name| **name == "CAP_SYS_ADMIN") {
             refuse("cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN");
         }
@@ -160,6 +161,7 @@ fn kernel_parameters(spec: &Value, path: &str) -> Vec<FieldError> {
         // The parts of a name are separated by dots or slashes.
         let name = name.replace('/', ".");
         let is_of_ipc =
+            // These parameters belong to the IPC namespace; those that start with `net.` belong to the network namespace.
             ["kernel.shm", "kernel.msg", "fs.mqueue."].iter().any(|start| name.starts_with(start))
                 || name == "kernel.sem";
         if spec["hostNetwork"] == true && name.starts_with("net.") {

@@ -283,6 +283,7 @@ fn token_file(token: &Value, place: &str, volume: &str) -> Vec<FieldError> {
     let seconds = token["expirationSeconds"].as_i64().unwrap_or(3600);
     let wrong = match seconds {
         ..600 => Some("may not specify a duration less than 10 minutes"),
+        // 2^32 itself is valid.
         0x1_0000_0001.. => Some("may not specify a duration larger than 2^32 seconds"),
         _ => None,
     };
