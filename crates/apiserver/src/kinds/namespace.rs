@@ -58,6 +58,7 @@ impl Strategy for Namespace {
 
     fn validate_create(&self, served: &ServedKind, namespace: &Value) -> Vec<FieldError> {
         let mut errors = Plain.validate_create(served, namespace);
+        // In kube-apiserver, only the errors of `/finalize` have the index in their path.
         errors.extend(validate_finalizers(namespace, |_| "spec.finalizers".to_owned()));
         errors
     }
@@ -111,6 +112,7 @@ impl Strategy for Namespace {
     }
 
     fn mark_deleted(&self, now: &str, namespace: &mut Value, first: bool) {
+        // A repeated DELETE keeps the time of the first one.
         if first {
             mark_deleted(now, namespace);
         }

@@ -110,7 +110,7 @@ pub(super) trait BuiltinKind: fmt::Debug + Send + Sync {
         Vec::new()
     }
 
-    /// Returns the warnings for an accepted object; `old` is its former state, `None` for a new object.
+    /// Returns the warnings for an accepted object; `old` is its previous state, `None` for a new object.
     fn warnings(&self, resource: &Resource, object: &Value, old: Option<&Value>) -> Vec<String> {
         let _ = (resource, object, old);
         Vec::new()

@@ -28,6 +28,7 @@ pub(super) struct FlowSchema;
 impl BuiltinKind for FlowSchema {
     fn default(&self, schema: &mut Value) {
         within(schema, "spec", |spec| {
+            // The number is not a pointer in Go, so zero means absent.
             if spec["matchingPrecedence"].as_i64().unwrap_or(0) == 0 {
                 spec["matchingPrecedence"] = json!(1000);
             }
@@ -183,6 +184,7 @@ fn validate_subject(subject: &Value, path: &str) -> Vec<FieldError> {
 fn validate_account(account: &Value, path: &str) -> Vec<FieldError> {
     let mut errors = match text(account, "name") {
         "" => vec![FieldError::required(format!("{path}.name"), "")],
+        // All service accounts of the namespace.
         "*" => Vec::new(),
         name => subdomain(name, &format!("{path}.name")),
     };
@@ -214,6 +216,7 @@ fn validate_verbs(rule: &Value, path: &str) -> Option<FieldError> {
     if verbs.is_empty() {
         return Some(FieldError::required(field, "verbs must contain at least one value"));
     }
+    // The star is not one of the known verbs, so a list with it is only checked for other members.
     if has_star(verbs) {
         return star_alone(rule, "verbs", "verbs", path);
     }
@@ -237,6 +240,7 @@ fn validate_resources(rule: &Value, path: &str) -> Vec<FieldError> {
         let why = "resource rules that are not cluster scoped must supply at least one namespace";
         errors.push(FieldError::required(&*field, why));
     }
+    // The star is not a label, so the names beside it are not validated.
     if has_star(namespaces) {
         errors.extend(star_alone(rule, "namespaces", "namespaces", path));
         return errors;

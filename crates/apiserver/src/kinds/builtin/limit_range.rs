@@ -102,6 +102,7 @@ fn validate_limit(kind: &str, limit: &Value, path: &str) -> Vec<FieldError> {
         for name in amounts.names() {
             let path = format!("{path}.{field}[{name}]");
             errors.extend(match kind {
+                // Pods and containers have fewer standard resources than other types.
                 "Pod" | "Container" => resource_names::validate_of_container(name, &path),
                 _ => resource_names::validate(name, &path),
             });
@@ -193,6 +194,7 @@ impl Limits<'_> {
             errors.push(self.error(FIELD, ratio, &format!("ratio {ratio} is less than 1")));
         }
         if let (Some(min), Some(max)) = (self.min, self.max) {
+            // Limits up to `max` and requests from `min` on cannot exceed this quotient, so a greater ratio would have no effect.
             let largest = max.millis() as f64 / min.millis() as f64;
             if ratio.millis() as f64 / 1000.0 > largest {
                 let why = format!("ratio {ratio} is greater than max/min = {largest:.6}");

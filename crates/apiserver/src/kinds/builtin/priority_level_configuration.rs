@@ -122,7 +122,7 @@ fn validate(name: &str, spec: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// Returns an error if the number in `field` is not valid. Absent numbers are.
+/// Checks the number in `field`. An absent number is valid.
 fn check(
     object: &Value,
     field: &str,

@@ -206,6 +206,7 @@ impl JobStatus<'_> {
         if success && self.condition("FailureTarget").1 {
             errors.push(refused("cannot set SuccessCriteriaMet=True and FailureTarget=true conditions"));
         }
+        // `end` has the same rule for all Jobs, but only for a change of a condition. This one applies to each write.
         if !self.spec["successPolicy"].is_null() && complete && !success {
             errors.push(refused(
                 "cannot set Complete=True for Job with SuccessPolicy unless SuccessCriteriaMet=True",

@@ -112,6 +112,7 @@ pub(super) fn validate_class(spec: &Value) -> Vec<FieldError> {
 /// Whether a name is that of an extended resource: outside of Kubernetes' own domains, without the prefix that quotas use, and still valid
 /// with that prefix.
 fn is_extended_resource(name: &str) -> bool {
+    // Quotas limit extended resources under the prefix `requests.`, so the prefixed name must be a valid name too.
     let is_native = !name.contains('/') || name.contains("kubernetes.io/");
     !is_native && !name.starts_with("requests.") && names::qualified(&format!("requests.{name}")).is_empty()
 }

@@ -181,7 +181,7 @@ fn validate_device(device: &Value, old: Option<&Value>, path: &str, per_device: 
         let is_shared = device["allowMultipleAllocations"] == true;
         errors.extend(capacity_rules::validate(capacity, is_shared, &format!("{path}.capacity[{name}]")));
     }
-    // Unchanged taints stay valid, because older servers accepted others.
+    // As in kube-apiserver, unchanged taints are not validated again.
     if old.is_none_or(|old| old["taints"] != device["taints"]) {
         errors.extend(items(list(device, "taints"), MAX_TAINTS, &place("taints"), validate_taint));
     }
@@ -206,6 +206,7 @@ fn validate_device(device: &Value, old: Option<&Value>, path: &str, per_device: 
     } else if ["nodeName", "nodeSelector", "allNodes"].iter().any(|field| !device[*field].is_null()) {
         let why = "`nodeName`, `nodeSelector` and `allNodes` can only be set if `perDeviceNodeSelection` is set to true in the \
                    ResourceSlice spec";
+        // kube-apiserver passes nil as the value.
         errors.push(FieldError::invalid(path, "null", why));
     }
     errors.extend(validate_bindings(device, path));

@@ -150,7 +150,7 @@ pub(in crate::kinds::builtin) fn port_number(number: i64, field: impl Into<Strin
     in_range(number, 1, 65_535, field)
 }
 
-/// Returns the reasons why a text is not a valid port name.
+/// Returns the reasons why a text is not a valid port name. The rules are those of RFC 6335 for service names, in lower case.
 pub(in crate::kinds::builtin) fn port_name(name: &str) -> Vec<String> {
     let bytes = name.as_bytes();
     let is_of_charset = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || *byte == b'-';

@@ -30,6 +30,7 @@ pub(in crate::kinds::builtin) fn generation(object: &Value) -> &Value {
 /// Returns the warnings about a workload, whose pods get their names from it. An update has warnings only if it changes the generation.
 pub(in crate::kinds::builtin) fn warnings(object: &Value, old: Option<&Value>, path: &str) -> Vec<String> {
     match old {
+        // The generation rises only if the spec changes. Other updates do not repeat the warnings.
         Some(old) if generation(old) == generation(object) => Vec::new(),
         Some(_) => pod_spec::warnings(object, path),
         None => {
@@ -68,6 +69,7 @@ pub(in crate::kinds::builtin) fn validate_selector(
     if is_empty(selector) {
         let why = format!("empty selector is invalid for {kind}");
         errors.push(FieldError::invalid("spec.selector", "{}", &why));
+        // An empty selector matches all pods, so there are no labels to compare.
         return (errors, SelectorValidity::Usable);
     }
     let Some(parsed) = LabelSelector::from_object(selector).filter(|_| errors.is_empty()) else {
@@ -166,6 +168,7 @@ pub(in crate::kinds::builtin) fn validate_status(
         bounded("availableReplicas", "readyReplicas", numbers.ready);
     }
     // Controllers derive names from this counter, so it must not return to an earlier value.
+    // Removing the counter counts as a decrement to 0.
     let before = old["status"][COLLISIONS].as_i64();
     if numbers.not_negative.contains(&COLLISIONS)
         && before.is_some_and(|before| status[COLLISIONS].as_i64().is_none_or(|after| after < before))
@@ -188,6 +191,7 @@ pub(in crate::kinds::builtin) fn validate_daemon_selector(spec: &Value) -> Vec<F
     if parsed.is_some_and(|parsed| !parsed.matches_labels(Some(labels))) {
         errors.push(unmatched(labels));
     }
+    // For DaemonSets, this error follows that about the labels.
     if is_empty(selector) {
         let why = "empty selector is invalid for daemonset";
         errors.push(FieldError::invalid("spec.selector", "{}", why));

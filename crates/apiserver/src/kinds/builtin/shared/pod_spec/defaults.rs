@@ -155,6 +155,7 @@ pub(in crate::kinds::builtin) fn default_volume_sources(volume: &mut Value) {
                 set(source, "keyring", json!("/etc/ceph/keyring"));
             }
             "azureDisk" => {
+                // These fields are pointers in Go, so an empty text from the client stays.
                 set_pointer(source, "cachingMode", json!("ReadWrite"));
                 set_pointer(source, "kind", json!("Shared"));
                 set_pointer(source, "fsType", json!("ext4"));
@@ -165,6 +166,7 @@ pub(in crate::kinds::builtin) fn default_volume_sources(volume: &mut Value) {
                 set(source, "fsType", json!("xfs"));
             }
             "ephemeral" => {
+                // The embedded claim gets the defaults of PersistentVolumeClaims.
                 if let Some(spec) = source.pointer_mut("/volumeClaimTemplate/spec") {
                     set_pointer(spec, "volumeMode", json!("Filesystem"));
                     within(spec, "resources", amounts::round_resources);

@@ -218,6 +218,7 @@ fn hidden_variables(container: &Value, path: &str) -> Vec<String> {
     for (index, variable) in variables.iter().enumerate() {
         let (name, value) = (text(variable, "name"), text(variable, "value"));
         let earlier = format!("$({name})");
+        // A variable such as `PATH=$(PATH):/x` extends the earlier one. A plain reference to the earlier one adds nothing.
         let is_hidden = !variable["valueFrom"].is_null() || value == earlier || !value.contains(&earlier);
         if is_hidden && variables[..index].iter().any(|earlier| text(earlier, "name") == name) {
             let why = "which may be dropped when using apply";
@@ -245,6 +246,7 @@ fn ports(spec: &Value, path: &str) -> Vec<String> {
                     text(port, "name")
                 ));
             }
+            // Only ports with the same number and protocol in the container are compared.
             let others = known.entry((inner, protocol)).or_default();
             for (other, place) in others.iter() {
                 let (other_host, other_address) = (number(other, "hostPort"), text(other, "hostIP"));

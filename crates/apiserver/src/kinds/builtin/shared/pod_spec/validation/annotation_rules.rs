@@ -79,6 +79,7 @@ pub(super) fn pod_annotations(metadata: &Value, spec: &Value, path: &str) -> Vec
         given.filter_map(|(key, value)| Some((key, value.as_str()?))).collect();
     let is_of_pod = |(key, _): &&(&String, &str)| *key == POD_SECCOMP;
     let of_containers = profiles.iter().filter(|(key, _)| key.starts_with(SECCOMP));
+    // kube-apiserver's path has a dot before the name of these annotations, and brackets around the names of others.
     for (key, profile) in profiles.iter().filter(is_of_pod).chain(of_containers) {
         errors.extend(seccomp_profile(profile, &format!("{path}.{key}")));
     }
@@ -135,11 +136,13 @@ pub(super) fn profiles_that_differ(pod: &Value, path: &str) -> Vec<FieldError> {
         let path = format!("{path}.securityContext.seccompProfile");
         errors.extend(difference("seccomp", profile, annotated, &types, &path));
     }
+    // AppArmor exists on Linux only, so kube-apiserver does not compare its profiles for Windows pods.
     if spec["os"]["name"] == "windows" {
         return errors;
     }
     for (container, path) in &containers {
         let own = &container["securityContext"]["appArmorProfile"];
+        // Unlike the seccomp annotation, that of AppArmor is also compared with the pod's profile, which the container inherits.
         let profile = if own.is_null() { &spec["securityContext"]["appArmorProfile"] } else { own };
         let Some(annotated) = annotations[&format!("{APP_ARMOR}{}", text(container, "name"))].as_str() else {
             continue;

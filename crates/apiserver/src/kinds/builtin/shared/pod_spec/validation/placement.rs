@@ -43,6 +43,7 @@ pub(in crate::kinds::builtin) fn tolerations(spec: &Value, path: &str) -> Vec<Fi
             errors.push(invalid_text(format!("{path}.effect"), effect, why));
         }
         match operator {
+            // Go's internal type has no default for the operator; empty means `Equal`.
             "Equal" | "" => {
                 let wrong = names::label_value(value);
                 if !wrong.is_empty() {
@@ -120,6 +121,7 @@ pub(in crate::kinds::builtin) fn node_selector(selector: &Value, path: &str) -> 
 
 fn node_selector_term(term: &Value, values: LabelValues, path: &str) -> Vec<FieldError> {
     let mut errors = Vec::new();
+    // A term without expressions is valid; it matches no node.
     for (index, expression) in list(term, "matchExpressions").iter().enumerate() {
         errors.extend(node_expression(expression, values, &format!("{path}.matchExpressions[{index}]")));
     }
@@ -222,6 +224,9 @@ fn label_keys(term: &Value, path: &str) -> Vec<FieldError> {
             errors.extend(invalid(&format!("{field}[{index}]"), key, &names::qualified(key)));
         }
     }
+    // Before validation, kube-apiserver adds an expression to the selector of a pod for each of `matchLabelKeys`. A key that occurs twice
+    // thus is also the client's own. The keys of `mismatchLabelKeys` may be the client's own: such a key excludes one value only, so the
+    // selector can filter further.
     let mut selected: BTreeSet<&str> =
         selector["matchLabels"].as_object().into_iter().flatten().map(|(key, _)| key.as_str()).collect();
     for expression in list(selector, "matchExpressions") {

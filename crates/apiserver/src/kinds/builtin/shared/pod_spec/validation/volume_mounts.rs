@@ -42,6 +42,7 @@ fn mounts(pod: &PodRules<'_>, container: &Value, path: &str) -> Vec<FieldError> 
         if !used.insert(place) {
             errors.push(invalid_text(format!("{path}.mountPath"), place, UNIQUE));
         }
+        // A volume is either mounted as a file system or attached as a block device.
         if devices.contains_key(name) {
             let why = "must not already exist in volumeDevices";
             errors.push(invalid_text(format!("{path}.name"), name, why));

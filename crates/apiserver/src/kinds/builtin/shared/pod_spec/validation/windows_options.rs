@@ -94,6 +94,7 @@ pub(super) fn host_processes(spec: &Value, path: &str) -> Vec<FieldError> {
             let field = format!("{path}.securityContext.windowsOptions.hostProcess");
             errors.push(FieldError::invalid(field, &own.to_string(), &why));
         }
+        // A container inherits the pod's value.
         processes += usize::from(own.or(of_pod) == Some(true));
     }
     if processes == 0 {
@@ -143,6 +144,7 @@ fn user_name(name: &str) -> Vec<String> {
     if name.is_empty() {
         return vec!["runAsUserName cannot be an empty string".to_owned()];
     }
+    // The first three rules exclude the others.
     if name.contains(|c: char| c.is_ascii_control()) {
         return vec!["runAsUserName cannot contain control characters".to_owned()];
     }
