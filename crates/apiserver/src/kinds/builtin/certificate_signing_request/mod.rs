@@ -21,6 +21,7 @@ impl BuiltinKind for CertificateSigningRequest {
     }
 
     fn prepare_update(&self, _context: &WriteContext<'_>, old: &Value, new: &mut Value) {
+        // Subresources write the status, and the spec never changes, so this endpoint writes metadata only.
         put(new, "spec", old["spec"].clone());
         put(new, "status", old["status"].clone());
     }

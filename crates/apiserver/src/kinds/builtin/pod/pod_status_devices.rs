@@ -57,6 +57,7 @@ pub(super) fn extended_claim(pod: &Value) -> Vec<FieldError> {
         let why = "at least one request mapping is required";
         errors.push(FieldError::required(format!("{PATH}.requestMappings"), why));
     }
+    // Ephemeral containers cannot request resources.
     let containers: Vec<&Value> =
         ["containers", "initContainers"].iter().flat_map(|kind| list(spec, kind)).collect();
     let mut seen = BTreeSet::new();

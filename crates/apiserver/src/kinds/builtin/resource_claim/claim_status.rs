@@ -81,6 +81,7 @@ pub(super) fn validate(old: &Value, claim: &Value) -> Vec<FieldError> {
     if !users.is_empty() && allocation.is_null() {
         let why = "may not be specified when `allocated` is not set";
         errors.push(FieldError::forbidden("status.reservedFor", why));
+    // A deleted claim keeps its users until their pods end, but gets no new ones.
     } else if !claim["metadata"]["deletionTimestamp"].is_null()
         && users.iter().any(|user| !list(old, "reservedFor").contains(user))
     {

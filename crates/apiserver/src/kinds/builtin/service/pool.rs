@@ -123,6 +123,7 @@ impl InUse {
         let start = random.u32(band.first..=band.last);
         let from = |first: u32, last: u32| {
             let mut free = first;
+            // The numbers in use are sorted, so the first one that differs from the candidate leaves a gap.
             for used in self.0.range(first..=last).map(|(used, _)| *used) {
                 if used != free {
                     break;

@@ -106,7 +106,7 @@ pub(super) fn check_all(spec: &Value, old: &Value, errors: &mut Vec<FieldError>)
     }
 }
 
-/// Returns those of `SHARED` in which the versions differ.
+/// Returns the fields of `SHARED` in which the versions differ.
 fn own_fields(versions: &[Value]) -> BTreeSet<&'static str> {
     SHARED.into_iter().filter(|field| !shared(versions, field).1).collect()
 }
