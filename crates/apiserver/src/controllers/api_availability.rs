@@ -1,7 +1,7 @@
 //! APIServices of other servers: their condition `Available`, and the groups and versions that they add to discovery.
 //!
-//! Requests are not proxied, so no such APIService becomes available: at best its service could be called. The conditions are written
-//! right after the commit on which they depend, before its client receives the response.
+//! This server proxies no requests, so such an APIService never becomes available. If its service is in order, the condition says that the
+//! URL gave no response. The conditions are written right after the commit on which they depend, before its client receives the response.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ const ATTEMPTS: usize = 5;
 #[derive(Debug, Default)]
 pub(crate) struct RegisteredApis {
     apis: Mutex<BTreeMap<String, RegisteredApi>>,
-    /// Whether one of them belongs to another server, so that most servers answer requests without the lock.
+    /// Whether any APIService belongs to another server. Usually none does, and then requests skip the lock.
     has_remote: AtomicBool,
 }
 
@@ -124,6 +124,7 @@ impl CommitObserver for Arc<RegisteredApis> {
         if table == (GROUP, PLURAL) && self.update(cluster, key) {
             check(cluster, key.name());
         }
+        // The condition of a remote APIService depends on the Service that it names, and on the endpoints of that Service.
         if [("", "services"), ("discovery.k8s.io", "endpointslices")].contains(&table) {
             self.in_namespace(key.namespace()).iter().for_each(|name| check(cluster, name));
         }
@@ -172,6 +173,7 @@ fn problem(cluster: &ClusterState, spec: &Value) -> Problem {
     let Some(service) = get(cluster, "", "services", &Key::new(namespace, name)) else {
         return ("ServiceNotFound", format!("{of} is not present"));
     };
+    // As in kube-apiserver, only the type ClusterIP needs the port and ready endpoints. An ExternalName, for example, has neither.
     if service["spec"]["type"] == "ClusterIP" {
         let ports = service["spec"]["ports"].as_array().into_iter().flatten();
         let Some(found) = ports.into_iter().find(|found| found["port"] == port) else {
@@ -226,7 +228,7 @@ fn served(cluster: &ClusterState, group: &str, plural: &str) -> Option<Arc<Serve
     cluster.registry().get(group, "v1", plural).cloned()
 }
 
-/// Sets the condition `Available` to false. One that is false already keeps its time.
+/// Sets the condition `Available` to false. If it already is false, it keeps its `lastTransitionTime`.
 fn set_unavailable(status: &mut Value, (reason, message): &Problem, now: &str) {
     if !status["conditions"].is_array() {
         status["conditions"] = json!([]);

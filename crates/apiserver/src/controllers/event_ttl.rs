@@ -65,6 +65,7 @@ fn follow(
             }
             revision
         }
+        // The first call, or the history no longer reaches back to `seen`.
         (Err(Expired), _) => {
             let snapshot = cluster.read(|store| store.snapshot(table));
             leases.replace(snapshot.range("", None).map(|(key, stored)| (key, stored.revision)), now);

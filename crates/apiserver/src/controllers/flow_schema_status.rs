@@ -1,7 +1,7 @@
 //! Conditions of FlowSchemas: whether the priority level that a schema names exists.
 //!
 //! kube-apiserver's priority and fairness writes this condition itself, so this controller runs in every profile. It applies the condition only
-//! if it differs, so its own commits end the work.
+//! if it differs, so its own commits cause no further writes.
 
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -41,6 +41,7 @@ async fn run(cluster: Arc<ClusterState>, mut commits: CommitsSubscription, mut c
     let (Some(schemas), Some(levels)) = (served(SCHEMAS), served(LEVELS)) else { return };
     let mut turns = Turns::default();
     loop {
+        // Mark before the store is read, so that a commit during this round starts another one.
         commits.see();
         if changes.iter().any(Subscription::has_news) {
             for changes in &mut changes {

@@ -142,8 +142,8 @@ fn time_left(namespace: &Value, grace: Duration, now: Timestamp) -> Duration {
     begin.and_then(|begin| begin.duration_since(now).try_into().ok()).unwrap_or_default()
 }
 
-/// Deletes the contents of a terminating namespace once, and then the namespace if nothing remains. If the namespace has no finalizers,
-/// a client has finalized it, and must also delete it.
+/// Deletes the contents of a terminating namespace once, and then the namespace if nothing remains. A namespace without finalizers in its
+/// spec was finalized by a client, which must also delete it.
 async fn empty_namespace(
     cluster: &ClusterState,
     namespaces: &ServedKind,

@@ -107,6 +107,7 @@ impl KnownQuotas {
             let object = quotas.value(stored);
             let quota = Quota::read(&object);
             let is_changed = self.quotas.get(key).is_none_or(|seen| seen.spec != object["spec"]);
+            // A status with other limits than the spec belongs to a quota that was never counted, or was written by a client.
             if is_changed || quota.hard() != quota.wanted() {
                 self.due.insert(key.clone(), now);
             }
@@ -217,7 +218,8 @@ enum Counted {
     Contended,
 }
 
-/// Returns the moment for a count after a time of the cluster's clock. It is never now, so that a stopped clock causes no endless counting.
+/// Converts a time of the cluster's clock to the moment of the next count. The moment is at least [`RECOUNT`] away, so that a stopped clock
+/// does not cause endless counting.
 fn moment_after(cluster: &ClusterState, time: Timestamp) -> Option<Instant> {
     let wait = Duration::try_from(time.duration_since(cluster.clock.now())).unwrap_or_default();
     Instant::now().checked_add(wait)?.checked_add(RECOUNT)
@@ -288,6 +290,7 @@ async fn set_usage(
             turns.pass().await;
         }
     } else {
+        // Only the number of objects matters, so none is parsed.
         let number =
             Quantity::whole(i64::try_from(snapshot.range(namespace, None).count()).unwrap_or(i64::MAX));
         for name in counter.usage(&Value::Null, now).names() {

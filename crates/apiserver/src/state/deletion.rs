@@ -112,6 +112,7 @@ pub(crate) fn begin(
     // An object that is removed at once is not marked.
     if is_held || *grace != Grace::None {
         let first = !metadata::is_terminating(old);
+        // The strategies of Namespaces and definitions set the timestamp themselves when the deletion begins.
         if !(first && served.strategy.marks_itself()) {
             mark(cluster, &mut new, grace);
         }

@@ -15,6 +15,7 @@ impl ClusterState {
 
     /// Generates the five characters that `generateName` appends.
     pub(crate) fn name_suffix(&self) -> String {
+        // The alphabet of Go's `k8s.io/apimachinery/pkg/util/rand`. It has no vowels, which makes bad words in names unlikely.
         const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
         let mut random = self.random.lock();
         (0..5).map(|_| char::from(ALPHABET[random.usize(..ALPHABET.len())])).collect()
@@ -28,6 +29,6 @@ impl ClusterState {
 
 fn uuid(random: &mut fastrand::Rng) -> String {
     let uuid = uuid::Builder::from_random_bytes(random.u128(..).to_be_bytes()).into_uuid();
-    // Every request has an audit id; `to_string` would pass through the machinery of formats.
+    // `to_string` would go through `fmt`, which is slower, and every request has an audit id.
     uuid.hyphenated().encode_lower(&mut uuid::Uuid::encode_buffer()).to_owned()
 }

@@ -1,8 +1,7 @@
-//! Objects that were updated last, as values.
+//! Cache of the objects that were updated last, as values.
 //!
-//! An update begins with the value of the stored object, which is text. Many objects are updated again and again: leases, and the status
-//! that an operator reports. The value that one update has stored is that with which the next one begins, so it is kept instead of
-//! parsed again.
+//! The store keeps text, which an update must parse. Some objects are updated again and again: leases, and objects whose status an operator
+//! reports. Each of their updates begins with the value that the previous one stored, so this value is kept.
 
 use std::collections::BTreeMap;
 
@@ -53,6 +52,7 @@ impl RecentObjects {
     /// Keeps the value with which an object was stored.
     pub(crate) fn put(&self, served: &ServedKind, key: &Key, stored: &Stored, mut value: Value) {
         let (revision, length) = (stored.revision, stored.document.len());
+        // A longer object would evict most of the others.
         if length > LIMIT / 4 || !served.reads_what_it_writes(stored) || !is_read_as_written(served, &value) {
             return;
         }

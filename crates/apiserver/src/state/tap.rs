@@ -63,7 +63,7 @@ impl CommittedObject {
     }
 }
 
-/// Objects are equal if their texts are, which include the version.
+/// Objects are equal if their JSON is, including `metadata.resourceVersion`.
 impl PartialEq for CommittedObject {
     fn eq(&self, other: &Self) -> bool {
         match (&self.0, &other.0) {

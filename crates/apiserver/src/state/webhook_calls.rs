@@ -56,6 +56,7 @@ impl ClusterState {
         if let Some(address) = self.endpoint(namespace, name, &entry["name"]) {
             return Ok(address);
         }
+        // Only an address outside of this server's own range may be reachable.
         let address = text("clusterIP");
         let is_allocated = address.parse().is_ok_and(|address| self.services.range().contains(address));
         if is_allocated || address.is_empty() {

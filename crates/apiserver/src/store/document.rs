@@ -77,8 +77,9 @@ impl Document {
         }
     }
 
-    /// Marks a document whose text kube-apiserver stores without some defaults, or with undeclared fields of a webhook. Readers see the same
-    /// object. The next update writes the object even if it changes nothing. A data file does not keep the mark.
+    /// Marks a document for which kube-apiserver would store another text: one without some defaults, or with undeclared fields that a webhook
+    /// added. Readers see the same object in both servers, and in both the next update is a write even if it changes nothing. A data file does
+    /// not keep the mark.
     pub(crate) fn differing(self) -> Self {
         Self { differing: true, ..self }
     }

@@ -124,6 +124,8 @@ impl KnownDefinitions {
 
     /// Accepts those names of a definition that are free, and establishes it if it has all of them.
     fn accept(&mut self, cluster: &ClusterState, served: &ServedKind, key: &Key) {
+        // Three commits, because three controllers of kube-apiserver write these conditions, and clients watch each state. Each commit
+        // replaces the known definition, so every step looks it up again.
         let Some(known) = self.definitions.get(key) else { return };
         if let Some(status) = names::show_approval(cluster, &known.value) {
             self.put_status(cluster, served, key, status);

@@ -143,6 +143,7 @@ pub(super) fn accept<'a, O: Iterator<Item = &'a Value>>(
             NameUse::Resource => &used.resources,
             NameUse::Kind => &used.kinds,
         };
+        // Of several conflicts the condition reports the last, as in kube-apiserver.
         match clash(wanted, accepted.get(field), taken) {
             Some(message) => conflict = Some((reason, message)),
             None if wanted.is_null() => {

@@ -133,7 +133,7 @@ impl Graph {
             let dependents = self.dependents.get(&owner).into_iter();
             let next = dependents.flat_map(|dependents| dependents.range((from.clone(), Bound::Unbounded)));
             self.due.extend(next.take(BATCH).cloned());
-            // A full batch may have more behind it.
+            // After a full batch there may be more.
             if self.due.len() == BATCH {
                 self.leaving.insert(owner, self.due.last().cloned());
             }
