@@ -186,7 +186,7 @@ pub(crate) enum FailureResponse {
     },
 }
 
-/// Misbehaviour of a watch. Counts of events include the initial ones and exclude bookmarks.
+/// Misbehavior of a watch. Counts of events include the initial ones and exclude bookmarks.
 ///
 /// The last three variants break the guarantees of a watch; no correct server does that. They show on which guarantees a client relies.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]

@@ -59,7 +59,7 @@ impl Plan {
     pub(crate) fn add(&mut self, rule: Rule, since: Instant) -> RuleId {
         self.added += 1;
         let id = RuleId(self.added);
-        // Multiplied by an odd number, so that neighbouring seeds and ids give unrelated sequences.
+        // Multiplied by an odd number, so that neighboring seeds and ids give unrelated sequences.
         let seed = self.seed ^ self.added.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let random = fastrand::Rng::with_seed(seed);
         self.rules.push(ActiveRule { id, rule, since, seed, seen: 0, acted: 0, random });

@@ -18,7 +18,7 @@ const MAX_TIMEOUT: Duration = Duration::from_secs(60);
 /// Timeout of kube-apiserver's handlers of writes: not a round number, so that it is recognizable in logs.
 const LONGEST_WRITE: Duration = Duration::from_secs(34);
 
-/// Shorter timeouts have passed before a handler could answer. It is the resolution of timers.
+/// Resolution of timers. A shorter timeout counts as passed before the request is handled.
 pub(crate) const SHORTEST: Duration = Duration::from_millis(1);
 
 /// Returns the timeout of a request.

@@ -93,6 +93,7 @@ where
         let accept = text(&head.headers, header::ACCEPT);
         failure(accept.as_deref(), error).into_response()
     };
+    // Without credentials, any web page could send requests to this server through the browser of its visitor.
     if is_remote
         && !server.context.authenticator.requires_credentials()
         && let Err(error) = browser::refuse_foreign(head)
@@ -112,7 +113,7 @@ where
         Ok(permitted) => permitted,
         Err(error) => return without_sniffing(refuse(head, &error)),
     };
-    // Responses to forbidden requests have the headers too.
+    // Forbidden requests are classified too, because their responses have the headers of the flow.
     let flow = server.flow_control.classify(&server.cluster, &user, &target);
     let mut response = match permission {
         Ok(()) => {

@@ -160,6 +160,6 @@ async fn wait_for_revision(call: &Call, verb: Verb) -> Result<(), ApiError> {
     };
     let message = format!("Timeout: Too large resource version: {wanted}, current: {current}");
     let error = ApiError::new(504, "Timeout", message).with_causes(vec![cause]);
-    // An ERROR event of a watch always names a time.
+    // An ERROR event of a watch always says after how many seconds to retry.
     Err(if is_cached || verb == Verb::Watch { error.with_retry_after(1) } else { error })
 }

@@ -95,7 +95,7 @@ pub(crate) fn answer(
         let index = openapi::index(&published).to_string();
         let validators = DocumentValidators { tag: discovery::etag(index.as_bytes()), since };
         let unchanged = validators.unchanged(head);
-        // Go guesses the type from the text.
+        // The genuine handler sets no type, so Go's HTTP server guesses it from the text.
         return unchanged
             .unwrap_or_else(|| validators.answer("text/plain; charset=utf-8", index.into_bytes()));
     }

@@ -24,6 +24,7 @@ use crate::user::UserInfo;
 
 /// Whether the scope of the path is one of the resource: a namespace, all namespaces, or the cluster.
 pub(super) fn is_well_formed(served: &ServedKind, path: &ResourcePath, method: &Method) -> bool {
+    // Builtin kinds that cannot be watched have no paths below `watch/`.
     if path.watch_prefix && !served.is_custom() && !served.resource.allows("watch") {
         return false;
     }

@@ -34,7 +34,7 @@ static NAMESPACE: ObjectType = ObjectType {
     },
 };
 
-/// Times have no type here, so their types are known only at run time.
+/// Times are declared `dyn`: the type checker does not check them, and evaluation finds out their type.
 static NAMESPACE_METADATA: ObjectType = ObjectType {
     name: "kubernetes.NamespaceMetadata",
     field: |name| {

@@ -1,6 +1,6 @@
 //! Strategy of a kind: its own rules for writes, which the request pipeline calls at fixed stages.
 //!
-//! The interface is that of Go's `rest.Strategy`. Each method defaults to the behaviour of a plain kind, so that a kind only states the
+//! The interface is that of Go's `rest.Strategy`. Each method defaults to the behavior of a plain kind, so that a kind only states the
 //! rules in which it differs.
 
 use std::cell::RefCell;

@@ -58,6 +58,7 @@ impl Upgrade {
         if response.status() != StatusCode::OK || !response.body().is_stream() {
             return;
         }
+        // The checks of Go's `golang.org/x/net/websocket`, in its order.
         let Some(key) = &self.key else {
             return refuse(response, StatusCode::BAD_REQUEST, "mismatch challenge/response");
         };

@@ -28,7 +28,8 @@ impl Encoding {
         }
     }
 
-    /// Returns the first encoding that a range names and that has its stream; a wildcard names JSON.
+    /// Returns the encoding that a range names, unless the encoding lacks the stream or the metadata version that the range requires. A
+    /// wildcard names JSON.
     pub(crate) fn of(range: &MediaRange<'_>) -> Option<Self> {
         let encoding = match range.media_type {
             "application/json" | "*/*" | "*" | "application/*" => Self::Json,
@@ -41,7 +42,7 @@ impl Encoding {
             None | Some("") => true,
             Some(stream) => stream == "watch" && encoding != Self::Yaml,
         };
-        // All objects have the metadata of version `v1`.
+        // `sv` is the version of the metadata, of which only `v1` exists.
         let is_versioned = range.parameter("sv").is_some_and(|version| !matches!(version, "" | "v1"));
         (is_served && !is_versioned).then_some(encoding)
     }
@@ -258,8 +259,8 @@ impl MediaRange<'_> {
         ["as", "g", "v"].iter().any(|name| self.parameter(name).is_some())
     }
 
-    /// Whether the range goes before another one that precedes it in the header: Go's library prefers a larger weight, and also a range
-    /// without wildcards whatever its weight.
+    /// Whether the sort moves the range before one that precedes it. Go's library prefers a larger weight, and a range without wildcards
+    /// whatever its weight.
     fn passes(&self, other: &Self) -> bool {
         let wildcards = |range: &Self| {
             let (kind, subtype) = range.media_type.split_once('/').unwrap_or((range.media_type, "*"));

@@ -77,7 +77,7 @@ impl Route {
         match segments.as_slice() {
             ["api"] => Self::CoreVersions,
             ["apis"] => Self::Groups,
-            // The core group has no name here.
+            // An empty segment does not stand for the core group, which has no path below `/apis`.
             ["apis", "", ..] => Self::Unknown,
             ["api", version] => Self::GroupVersion { group: String::new(), version: (*version).to_owned() },
             ["apis", group] => Self::Group((*group).to_owned()),
@@ -91,7 +91,7 @@ impl Route {
             ["openapi", "v3", rest @ ..] => Self::OpenApi(rest.join("/") + end),
             ["index.html"] => Self::Root,
             ["version"] => Self::Version,
-            // Below the version, the 404 is that of the core group.
+            // Paths below `/version` get the 404 of the core group.
             ["version", ..] => Self::Malformed { group: String::new(), version: String::new() },
             ["metrics"] if end.is_empty() => Self::Metrics,
             [".well-known", "openid-configuration"] => Self::IssuerConfiguration,

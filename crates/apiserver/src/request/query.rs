@@ -75,7 +75,7 @@ impl Query {
     }
 }
 
-/// Whether Go reads a parameter.
+/// Whether Go accepts a parameter: it has no semicolon, and its escapes are well-formed.
 fn is_readable(pair: &str) -> bool {
     let is_escape = |rest: &str| {
         let digits = rest.as_bytes().get(..2);

@@ -59,6 +59,7 @@ fn parse_media_type(content_type: &str) -> Option<String> {
         None => (content_type, ""),
     };
     let media_type = media_type.trim().to_ascii_lowercase();
+    // For Go a type without a subtype is well-formed too.
     let (kind, subtype) = media_type.split_once('/').unwrap_or((media_type.as_str(), "x"));
     if !is_token(kind) || !is_token(subtype) {
         return None;

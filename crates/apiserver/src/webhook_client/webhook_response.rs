@@ -26,7 +26,7 @@ pub(super) fn body_of(response: Response<Bytes>) -> Result<Bytes, CallError> {
     let code = head.status.as_u16();
     let content_type = head.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let content_type = content_type.unwrap_or_default();
-    // client-go's bounds of success.
+    // client-go treats exactly these codes as success.
     if !(200..=206).contains(&code) {
         return Err(CallError::Response(refusal(code, content_type, &body)));
     }

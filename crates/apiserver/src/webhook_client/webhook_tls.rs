@@ -129,7 +129,7 @@ fn text_of_certificate(error: &CertificateError, host: &str) -> String {
         )
     };
     match error {
-        // A bad signature means that the bundle has an authority of the same name, which Go then mentions.
+        // For a bad signature Go adds the name of the authority whose key does not fit. rustls does not report that name.
         CertificateError::UnknownIssuer | CertificateError::BadSignature => {
             "certificate signed by unknown authority".to_owned()
         }

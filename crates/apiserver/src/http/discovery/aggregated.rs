@@ -34,7 +34,8 @@ pub(crate) enum DiscoveryRoot {
     Apis,
 }
 
-/// Builds the document for a path. Of the versions in `beyond` that belong to other servers, the resources are unknown.
+/// Builds the document for a path. Versions in `beyond` that belong to other servers are listed as stale, because their resources are
+/// unknown.
 pub(crate) fn aggregated(
     resources: &[Arc<Resource>],
     beyond: &[RegisteredApi],

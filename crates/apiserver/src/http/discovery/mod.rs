@@ -81,7 +81,7 @@ pub(crate) fn group_list(resources: &[Arc<Resource>], beyond: &[RegisteredApi]) 
     json!({ "kind": "APIGroupList", "apiVersion": "v1", "groups": groups })
 }
 
-/// Adds groups and versions without served resources, as last ones.
+/// Returns the served groups, followed by the groups and versions without served resources.
 fn groups_with(resources: &[Arc<Resource>], beyond: &[RegisteredApi]) -> Vec<Group> {
     let mut groups = groups(resources);
     for api in beyond {

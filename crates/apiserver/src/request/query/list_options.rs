@@ -46,7 +46,7 @@ impl ListOptions {
         Numbers::decode(query).is_ok()
     }
 
-    /// Parses and validates the options; `verb` is list or watch, which allow other combinations.
+    /// Parses and validates the options; `verb` is list or watch, which allow different combinations.
     fn read(query: &Query, verb: Verb) -> Result<Self, ApiError> {
         let Numbers { timeout_seconds, limit } = Numbers::decode(query)?;
         let resource_version = query.text("resourceVersion").to_owned();
@@ -60,7 +60,7 @@ impl ListOptions {
                 let detail = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
                 errors.push(FieldError::forbidden(match_field, detail));
             }
-            // A watch with this parameter from no revision requests the initial events by default, which implies the match.
+            // With `watch=true` and no revision, a watch begins with the initial events by default, which implies `NotOlderThan`.
             let is_implied = query.flag("watch") == Some(true)
                 && initial.is_none()
                 && matching.is_empty()
@@ -135,8 +135,8 @@ struct Numbers {
 }
 
 impl Numbers {
-    /// Decodes the parameters that are no texts: numbers first, then selectors, which are only checked. All of them precede the validation of
-    /// the options. Zero counts as unset, and so does a negative limit. A watch with a negative timeout ends at once.
+    /// Decodes the numbers and then checks the selectors, which stay text. As in kube-apiserver, both errors precede those of the validation.
+    /// Zero counts as unset, and so does a negative limit. A watch with a negative timeout ends at once.
     fn decode(query: &Query) -> Result<Self, ApiError> {
         let timeout_seconds = query.integer("timeoutSeconds")?.filter(|seconds| *seconds != 0);
         let timeout_seconds = timeout_seconds.map(|seconds| u64::try_from(seconds).unwrap_or(0));
