@@ -91,7 +91,7 @@ pub fn watch_frame(event: &str, object: &[u8]) -> Vec<u8> {
     frame.extend_from_slice(&[0; 4]);
     put_bytes(&mut frame, 1, event.as_bytes());
     put_nested(&mut frame, 2, |out| put_bytes(out, 1, object));
-    // No object has four gigabytes: the limit of bodies is far lower.
+    // The limit of bodies keeps every object far below four gigabytes.
     let length = u32::try_from(frame.len() - 4).unwrap_or(u32::MAX);
     frame[..4].copy_from_slice(&length.to_be_bytes());
     frame

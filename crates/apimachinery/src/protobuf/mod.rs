@@ -6,7 +6,7 @@
 //! The decoded JSON equals the JSON of a Go client, except that fields which Go always writes may be absent. The encoded
 //! bytes equal those of a Go server.
 //!
-//! Bodies are untrusted input: their depth is limited here, and their size where the body is read.
+//! Bodies are untrusted input: this module limits their depth, and the reader of the body limits their size.
 
 mod encode;
 mod object;
@@ -224,6 +224,7 @@ fn decode_entry(
     let mut entry = WireReader::new(bytes(wire)?);
     while let Some(part) = entry.next()? {
         match part {
+            // As in Go, an entry without a key has the empty key, and one without a value has the zero of its type.
             (1, Wire::Bytes(text)) => utf8(text)?.clone_into(&mut key),
             (2, wire) => value = wire_value::decode(kind, wire, depth)?.unwrap_or(Value::Null),
             _ => {}

@@ -59,10 +59,11 @@ impl MessageWriter {
         start
     }
 
-    /// Completes a message: writes the length at `start` and moves the bytes from `body` on behind it. The reserved space is large enough.
+    /// Completes a message: writes the length at `start` and moves the bytes from `body` on after it. The reserved space is large enough.
     fn end(&mut self, start: usize, body: usize) {
         let end = self.out.len();
         put_varint(&mut self.out, (end - body) as u64);
+        // The length was encoded at the end of the output, and is moved to its place.
         let width = self.out.len() - end;
         self.out.copy_within(end.., start);
         self.out.copy_within(body..end, start + width);

@@ -68,6 +68,7 @@ pub(super) fn put_scalar(out: &mut Vec<u8>, number: u64, kind: GoType, value: &J
             put_varint(out, number << 3 | 1);
             out.extend_from_slice(&value.float().to_bits().to_le_bytes());
         }
+        // A null time is an empty message. A time with a fraction before 1970 is rounded down, as by Go's `Unix`.
         GoType::Time => put_nested(out, number, |out| {
             if let Ok(time) = text.parse::<Timestamp>() {
                 put_number(out, 1, time.as_microsecond().div_euclid(MICROS));

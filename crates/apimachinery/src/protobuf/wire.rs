@@ -52,6 +52,7 @@ impl<'a> WireReader<'a> {
         }
         let tag = self.varint()?;
         let number = tag >> 3;
+        // Protobuf numbers fields with 29 bits.
         if number == 0 || number > 0x1fff_ffff {
             return Err(format!("illegal field number {number}").into());
         }

@@ -9,7 +9,8 @@ use crate::selector::LabelSelector;
 /// Returns the rules of an aggregated ClusterRole: those of all roles that at least one of its selectors matches, in the order of `roles`,
 /// each rule once. `None` if the role has no `aggregationRule`, or if a selector is invalid.
 ///
-/// `roles` are all ClusterRoles, sorted by name. If roles aggregate each other, all of them have the same rules after two rounds.
+/// `roles` are all ClusterRoles, sorted by name. A role passes on the rules that it has now, so a chain of aggregated roles needs a round per
+/// role.
 #[must_use]
 pub fn aggregate(role: &Value, roles: &[Value]) -> Option<Vec<PolicyRule>> {
     let selectors = role["aggregationRule"].as_object()?.get("clusterRoleSelectors");
@@ -17,6 +18,7 @@ pub fn aggregate(role: &Value, roles: &[Value]) -> Option<Vec<PolicyRule>> {
     for selector in selectors.and_then(Value::as_array).into_iter().flatten() {
         let selector = LabelSelector::from_object(selector)?;
         for other in roles.iter().filter(|other| selector.matches(other)) {
+            // The rules of the role itself are a result, and never a source: otherwise no rule would ever disappear.
             if metadata::text(other, "name") == metadata::text(role, "name") {
                 continue;
             }

@@ -1,7 +1,7 @@
 //! Role-based access control: rules, roles and bindings, decisions about actions, and checks against escalation.
 //!
 //! [`Policy`] holds roles and bindings with an index by subject, and [decides](Policy::decide) whether a user may perform an
-//! [`Action`]. [`escalation`] compares the rules that a user holds with those that it grants to others, and [`aggregate`] combines
+//! [`Action`]. [`escalation`] compares the rules that a user holds with those that the user grants, and [`aggregate`] combines
 //! the rules of ClusterRoles by label. Rules only add permissions, so the order in which they are evaluated never changes a
 //! decision.
 //!

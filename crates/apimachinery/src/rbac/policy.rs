@@ -99,7 +99,7 @@ impl Policy {
 
     /// Adds a binding, or replaces the binding of the same name.
     pub fn put_binding(&mut self, binding: Binding) {
-        // Removes the old subjects from the index.
+        // A replaced binding may have had other subjects, which must leave the index.
         self.remove_binding(&binding.namespace, &binding.name);
         let name: Arc<str> = Arc::from(binding.name.as_str());
         let Bindings { by_name, by_user, by_group } =

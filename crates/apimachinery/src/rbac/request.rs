@@ -33,7 +33,7 @@ impl OwnedAction {
         let mut namespace = "";
         if rest.len() >= 2 && rest[0] == "namespaces" {
             namespace = rest[1];
-            // `namespaces/NAME` is the namespace itself; a longer path refers to a resource inside of it.
+            // `namespaces/NAME` is the namespace itself, and has two subresources. Any other longer path refers to a resource inside of it.
             if rest.len() > 2 && !matches!(rest[2], "status" | "finalize") {
                 rest.drain(..2);
             }

@@ -15,7 +15,7 @@ pub struct SelectableField {
     pub label: String,
     /// Paths of the value. The first path that leads to anything but the empty string counts.
     pub paths: Vec<Vec<String>>,
-    /// Value if all paths are absent: `""`, or Go's zero (`0`, `false`) for typed values.
+    /// Value if no path has one: `""`, or Go's zero (`0`, `false`) for fields of other types.
     pub absent: &'static str,
 }
 

@@ -183,6 +183,7 @@ impl<'a> SelectorParser<'a> {
         }
         let mut values = BTreeSet::new();
         match self.peek() {
+            // In Go, `()` has one value: the empty one.
             SelectorToken::Symbol(")") => {
                 values.insert(String::new());
             }

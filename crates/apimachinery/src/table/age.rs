@@ -18,6 +18,7 @@ pub fn since(time: Timestamp, now: Timestamp) -> String {
 #[must_use]
 pub fn since_text(time: Option<&str>, now: Timestamp) -> String {
     match time.unwrap_or_default() {
+        // Go's `UnmarshalQueryParameter`, which reads the time, takes both for the zero time.
         "" | "null" => "<unknown>".to_owned(),
         text => text.parse().map_or_else(|_| "<invalid>".to_owned(), |time| since(time, now)),
     }
@@ -35,6 +36,7 @@ fn human(seconds: i64) -> String {
     let days = hours / 24;
     match seconds {
         ..-1 => "<invalid>".to_owned(),
+        // The clocks of two machines may differ by a second.
         -1 => "0s".to_owned(),
         0..120 => format!("{seconds}s"),
         _ if minutes < 10 => two(minutes, "m", seconds % 60, "s"),

@@ -39,7 +39,7 @@ fn column(definition: &Value) -> Option<Column> {
     })
 }
 
-/// Largest integer up to which each integer is also a float.
+/// Largest integer up to which each integer is also a float. kube-apiserver converts each `number` to a float, so larger ones lose digits.
 const EXACT: u64 = 1 << 53;
 
 /// Returns the cell of a column of the given type; null if the value is missing or has another type.
@@ -63,7 +63,8 @@ pub(super) fn cell(kind: &str, path: &JsonPath, object: &Value, now: Timestamp) 
     }
 }
 
-/// Truncates a number to an integer of 64 bits. Of a number out of range the processors of kube-apiserver make the smallest integer.
+/// Truncates a number to an integer of 64 bits. For a number out of range, Go's result depends on the processor; on amd64, it is the smallest
+/// integer.
 #[expect(clippy::cast_possible_truncation, reason = "the number is in range")]
 fn truncated(float: f64) -> i64 {
     if float.abs() < 9_223_372_036_854_775_808.0 { float as i64 } else { i64::MIN }

@@ -2,7 +2,7 @@
 //!
 //! Steps are `.name`, `['name']`, `.*`, `[*]`, `[3]`, `[-1]`, `[1:5:2]`, `[0,2]`, `['a','b']`, `..name` and
 //! `[?(@.type=="Ready")]`. A key in brackets is a path of its own: `['a.b']` equals `.a.b`. A missing key ends a branch silently; an index out
-//! of range, a comparison of different types, or an index of a value that is no list leave the whole path without a value.
+//! of range, a comparison of different types, or an index of a value that is not a list leave the whole path without a value.
 //!
 //! Paths come from clients, with their definitions. A path has at most [`LENGTH`] bytes and [`DEPTH`] nested filters. An evaluation visits
 //! at most [`VISITS`] values; then it ends without a value. It recurses at most once per level of the object, whose depth the JSON parser
@@ -25,7 +25,7 @@ const VISITS: u32 = 10_000;
 /// A parsed path.
 #[derive(Debug, Clone, PartialEq)]
 pub struct JsonPath {
-    /// Expressions in braces. A path has one, unless it contains braces. The first one has the value; the others only fail or not.
+    /// Expressions in braces. A path has one, unless it contains braces. The first one has the value; the others count only if they fail.
     expressions: Vec<Vec<JsonPathStep>>,
 }
 
@@ -108,6 +108,7 @@ impl JsonPath {
         let visits = Visits(Cell::new(VISITS));
         let mut values = None;
         for expression in &self.expressions {
+            // client-go has no results if one of the expressions fails.
             let found = visits.walk(expression, vec![object]).ok()?;
             values.get_or_insert(found);
         }
@@ -234,7 +235,7 @@ impl Visits {
                 SliceEnd::At(position) => from_end(position),
             };
             let from = from_end(first);
-            // An empty selection also ends the step for the lists after this one.
+            // As in client-go, an empty selection also ends the step for the lists after this one.
             if from == to {
                 return Ok(found);
             }
@@ -279,6 +280,7 @@ impl Visits {
         let Some((operator, right)) = &filter.compare else {
             return Some(!left.unwrap_or_else(|Failed(values)| values).is_empty());
         };
+        // client-go compares single values only, and looks at the right side only if the left side has one.
         let left = match *left.ok()? {
             [] => return Some(false),
             [left] => left,
@@ -304,7 +306,7 @@ fn compare(operator: Operator, left: &Value, right: &Value) -> Option<bool> {
         },
         (Value::Bool(left), Value::Bool(right)) => match operator {
             Operator::Equal | Operator::NotEqual => left.cmp(right),
-            // `<=` and `>` look for equality only after the order, which fails.
+            // Go's templates do not order booleans, and `<=` and `>` need the order before the equality.
             _ => return None,
         },
         _ => return None,

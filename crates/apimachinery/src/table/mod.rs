@@ -15,7 +15,7 @@ pub use jsonpath::JsonPath;
 /// A column of a table.
 #[derive(Debug, Clone)]
 pub struct Column {
-    /// Heading. A column with an empty one has cells and no definition.
+    /// Heading; empty for a column that has cells but no definition.
     pub name: String,
     /// Type of the values: `string`, `integer`, `number`, `boolean` or `date`.
     pub kind: String,
@@ -154,7 +154,7 @@ pub fn cells(columns: &[Column], object: &Value, now: Timestamp) -> Vec<Value> {
     columns.iter().map(cell).collect()
 }
 
-/// Returns reason and message of the condition that a row is completed: that of a pod that has ended.
+/// Returns the reason and the message of the condition `Completed`, which marks the rows of pods that have ended.
 fn completion(object: &Value) -> Option<(&'static str, &'static str)> {
     if object["kind"] != "Pod" || object["apiVersion"] != "v1" {
         return None;

@@ -48,7 +48,7 @@ fn is_before(a: &[char], b: &[char]) -> bool {
         (false, false) => {}
         (_, is_letter) => return is_letter,
     }
-    // Behind a digit other than zero, a zero is a digit of the number and not in front of it. Both numbers then begin with 1, so that it counts.
+    // After a digit other than zero, a zero is not a leading zero. Both numbers then begin with 1, so that their zeros count.
     let follows_digit = || {
         let before = a[..at].iter().rev().take_while(|c| is_digit(**c));
         before.into_iter().any(|c| *c != '0')

@@ -144,7 +144,7 @@ impl NodeParser<'_> {
         );
         let line = next.line;
         let root = if is_explicit && is_empty { self.add_empty(line) } else { self.node(NodePlace::Block)? };
-        // The end of the document is known at the next token.
+        // Go reads one more token to find the end of the document, and reports an error in it.
         self.peek()?;
         Ok(Some(root))
     }
@@ -173,7 +173,7 @@ impl NodeParser<'_> {
             }
             self.scanner.take();
         }
-        // The first prefix of a handle counts.
+        // The first prefix of a handle counts, so directives can redefine these two.
         self.tags.push(("!".to_owned(), "!".to_owned()));
         self.tags.push(("!!".to_owned(), YAML_TAG.to_owned()));
         Ok(())
@@ -198,7 +198,7 @@ impl NodeParser<'_> {
         let tag = tag.map(|(handle, suffix, line)| self.resolve(&handle, suffix, line, start)).transpose()?;
         let tag = tag.unwrap_or_default();
 
-        // The node has its number before those in it, so that aliases in it find it.
+        // The node gets its number before the nodes inside of it: an alias there may refer to it, and Go reports this error later.
         let id = self.add_empty(start);
         let has_properties = anchor.is_some() || !tag.is_empty();
         if let Some(anchor) = anchor {
@@ -348,7 +348,7 @@ impl NodeParser<'_> {
         let ends = [TokenKind::FlowEntry, TokenKind::FlowListEnd];
         let is_left_out = self.is_next(&ends)? || self.is_next(&[TokenKind::Value])?;
         let key = if is_left_out {
-            // Go drops the token that follows.
+            // A quirk of Go: it drops the token after the missing key. `[? : a]` loses its colon, and is refused at `a`.
             let line = self.scanner.take().line;
             self.add_empty(line)
         } else {

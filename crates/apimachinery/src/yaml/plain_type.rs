@@ -35,7 +35,7 @@ impl PlainValue {
     }
 }
 
-/// Reads a plain text. Times are texts, and numbers to base 60, too.
+/// Reads a plain text. Times and numbers to base 60 remain texts.
 pub(super) fn value(text: &str) -> PlainValue {
     match text {
         "" | "~" | "null" | "Null" | "NULL" => return PlainValue::Null,

@@ -33,8 +33,8 @@ pub fn read(bytes: &[u8]) -> Result<Decoded, String> {
     Ok(Decoded { value, strict })
 }
 
-/// Whether JSON has the same value as YAML. Go's library knows neither the escape `\/` nor pairs of surrogates, refuses some tabs, and folds lines
-/// at the separators of Unicode.
+/// Whether a text that is valid JSON has the same value as YAML. Go's YAML library knows neither the escape `\/` nor pairs of surrogates,
+/// refuses some tabs, and folds lines at the separators of Unicode.
 fn reads_alike(text: &str) -> bool {
     let has_other_escapes = text.as_bytes().windows(2).any(|pair| matches!(pair, [b'\\', b'/' | b'u']));
     !has_other_escapes && !text.contains(['\t', '\u{85}', '\u{2028}', '\u{2029}'])

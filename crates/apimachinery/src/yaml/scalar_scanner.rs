@@ -60,6 +60,7 @@ pub(super) fn plain(
 ) -> Result<(String, bool), String> {
     let mut text = String::new();
     let mut gap = Gap::default();
+    // Each round reads a word and the gap after it. A `#` starts a comment only here, after a gap; inside of a word, it is part of the text.
     while !cursor.is_at_mark("---") && !cursor.is_at_mark("...") && cursor.peek() != '#' {
         while !is_blank_or_end(cursor.peek()) {
             let next = cursor.peek();
@@ -83,6 +84,7 @@ pub(super) fn plain(
             }
             gap.read(cursor);
         }
+        // A line that is not deeper than the block belongs to the next node.
         if !is_in_flow && cursor.column < indent {
             break;
         }
@@ -190,8 +192,11 @@ fn escape(
 /// Treatment of the line breaks at the end of a block scalar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Chomping {
+    /// `-`: the text has none of them.
     Strip,
+    /// The text has the first one.
     Clip,
+    /// `+`: the text has all of them.
     Keep,
 }
 
@@ -213,11 +218,13 @@ pub(super) fn block(cursor: &mut TextCursor<'_>, parent_indent: Option<usize>) -
     let least = parent_indent.map_or(0, |indent| indent + 1);
     let mut indent = increment.map(|increment| parent_indent.unwrap_or(0) + increment);
     let mut text = String::new();
+    // The break at the end of the last line, and those of the empty lines after it. The next line decides whether they are folded.
     let mut first_break = String::new();
     let mut breaks = String::new();
     let mut was_blank = false;
     let mut column = block_breaks(cursor, &mut indent, least, &mut breaks)?;
     while cursor.column == column && cursor.peek() != '\0' {
+        // `>` folds the break between two lines. A line that begins with a blank keeps the breaks on both of its sides.
         let is_blank_now = is_blank(cursor.peek());
         if !is_literal && !was_blank && !is_blank_now && first_break.starts_with('\n') {
             if breaks.is_empty() {
@@ -266,8 +273,8 @@ fn block_header(cursor: &mut TextCursor<'_>) -> Result<(Chomping, Option<usize>)
     Ok((chomping.unwrap_or(Chomping::Clip), increment))
 }
 
-/// Reads the empty lines and the indentation before a line of a block scalar. The first line with content determines the indentation, which
-/// is returned.
+/// Reads the empty lines and the indentation before a line of a block scalar. Returns the indentation of the scalar. Without a number in its
+/// header, its first line determines it, or a deeper empty line before that.
 fn block_breaks(
     cursor: &mut TextCursor<'_>,
     indent: &mut Option<usize>,

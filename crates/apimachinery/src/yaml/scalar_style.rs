@@ -114,6 +114,7 @@ impl Analysis {
             before = Some(c);
         }
         let is_outer = |c: char| c == ' ' || is_break(c);
+        // Go's emitter never writes a block with a space before a line break, although YAML allows it.
         let keeps_lines = rules == Rules::Handwritten || !spaces_before_break;
         Self {
             plain: !(has_indicator
@@ -215,7 +216,7 @@ impl Lines<'_> {
 
     fn double_quoted(&mut self, text: &str, rules: Rules) {
         self.put('"');
-        // A text that begins with a byte-order mark has every character escaped.
+        // A quirk of Go: if a text begins with a byte-order mark, every character is escaped.
         let escapes_all = text.starts_with('\u{feff}');
         let mut after_space = false;
         let mut rest = text.char_indices().peekable();
@@ -282,9 +283,10 @@ impl Lines<'_> {
     fn literal(&mut self, text: &str) {
         self.put('|');
         if text.starts_with(|c| c == ' ' || is_break(c)) {
-            // The indentation cannot be detected from the first line.
+            // Readers cannot detect the indentation from such a first line, so the header contains it.
             self.put('2');
         }
+        // `-` stands for no line break at the end, and `+` for several. Without a sign, the text ends with one.
         let mut ends = text.chars().rev();
         match (ends.next().is_some_and(is_break), ends.next().is_none_or(is_break)) {
             (false, _) => self.put('-'),

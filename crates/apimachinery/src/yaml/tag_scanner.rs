@@ -115,6 +115,7 @@ fn tag_uri(cursor: &mut TextCursor<'_>, handle: &str) -> Result<String, String> 
 
 /// Reads the escaped bytes of one character.
 fn uri_escapes(cursor: &mut TextCursor<'_>, uri: &mut Vec<u8>) -> Result<(), String> {
+    // Number of bytes of the character that must follow; unknown before the first one.
     let mut left = None;
     while left != Some(0) {
         let digit = |place: usize| cursor.peek_after(place).to_digit(16);

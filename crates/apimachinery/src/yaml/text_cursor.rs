@@ -29,7 +29,7 @@ impl<'a> TextCursor<'a> {
         self.text[self.at..].chars().nth(skipped).unwrap_or('\0')
     }
 
-    /// Moves over a character that is no line break.
+    /// Moves over a character other than a line break.
     pub(super) fn skip(&mut self) {
         self.at += self.text[self.at..].chars().next().map_or(0, char::len_utf8);
         self.index += 1;
@@ -57,7 +57,7 @@ impl<'a> TextCursor<'a> {
         self.line_break();
     }
 
-    /// Appends a character that is no line break to `out`.
+    /// Appends a character other than a line break to `out`.
     pub(super) fn read(&mut self, out: &mut String) {
         out.push(self.peek());
         self.skip();

@@ -47,7 +47,7 @@ pub(super) enum TokenKind {
 #[derive(Debug, Default)]
 struct PossibleKey {
     is_possible: bool,
-    /// Whether the token cannot be anything else than a key.
+    /// Whether the token must be a key, because it stands in the column of the innermost block.
     is_required: bool,
     /// Number of the token among all.
     token: usize,
@@ -69,6 +69,7 @@ pub(super) struct TokenScanner<'a> {
     /// Column of the innermost block, if there is one.
     indent: Option<usize>,
     outer_indents: Vec<Option<usize>>,
+    /// Whether a key may start at the cursor.
     is_key_allowed: bool,
     /// One place for the blocks, and one for each open bracket.
     keys: Vec<PossibleKey>,
@@ -91,7 +92,7 @@ impl<'a> TokenScanner<'a> {
         }
     }
 
-    /// Returns the next token. After the end of the stream it stays the last one.
+    /// Returns the next token. At the end of the text, it is [`TokenKind::StreamEnd`] however often it is taken.
     ///
     /// # Errors
     /// Go's message.
@@ -171,7 +172,7 @@ impl<'a> TokenScanner<'a> {
         self.tokens.push_back(YamlToken { kind, line });
     }
 
-    /// Pushes a token of some characters that no scalar contains.
+    /// Pushes a token of `length` characters, and moves over them.
     fn push_indicator(&mut self, kind: TokenKind, length: usize) {
         self.push(kind, self.cursor.line);
         (0..length).for_each(|_| self.cursor.skip());
@@ -355,10 +356,13 @@ impl<'a> TokenScanner<'a> {
             key.is_possible = false;
             let (token, line, column) = (key.token, key.line, key.column);
             self.keys_by_token.remove(&token);
+            // The second token is inserted at the same place, and so comes before the first one.
             self.insert(Some(token), TokenKind::Key, line);
             self.start_block(column, Some(token), TokenKind::BlockMapStart, line);
+            // `a: b: c` is an error.
             self.is_key_allowed = false;
         } else {
+            // The key began with `?`, or is missing. Its value may be a map in the same line.
             let refusal = "mapping values are not allowed in this context";
             self.start_block_here(TokenKind::BlockMapStart, refusal)?;
             self.is_key_allowed = self.flow_level == 0;
@@ -373,6 +377,7 @@ impl<'a> TokenScanner<'a> {
         let line = self.cursor.line;
         let indent = self.indent.map_or(0, |indent| indent + 1);
         let (text, is_broken) = scalar_scanner::plain(&mut self.cursor, indent, self.flow_level > 0)?;
+        // A key may start on the line after the scalar.
         if is_broken {
             self.is_key_allowed = true;
         }

@@ -12,7 +12,8 @@ use crate::go;
 
 /// Maximum size of the texts that aliases repeat, in bytes.
 const MAX_ALIASED_BYTES: usize = 16 << 20;
-/// Number of nodes up to which 99 percent of them may come from aliases, and number from which 10 percent may.
+/// Up to [`FEW_NODES`] nodes, 99 percent of them may come from aliases; from [`MANY_NODES`] on, 10 percent; between them, the share decreases
+/// linearly. These limits are Go's.
 const FEW_NODES: f64 = 400_000.0;
 const MANY_NODES: f64 = 4_000_000.0;
 
@@ -323,6 +324,7 @@ fn shown_key(key: &YamlKey) -> String {
 }
 
 fn unsupported_key(key: &YamlKey, value: &Value) -> String {
+    // Go formats the type of the key with `%s`. Null has no type.
     let kind = if *key == YamlKey::Null { "%!s(<nil>)" } else { "uint64" };
     let (key, value) = (shown_key(key), shown_value(value));
     format!("unsupported map key of type: {kind}, key: {key}, value: {value}")

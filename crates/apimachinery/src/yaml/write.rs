@@ -233,7 +233,8 @@ fn end_line(out: &mut String) {
     }
 }
 
-/// Formats a number. Go's library reads its JSON text: as an integer if it is one of 64 bits, with or without a sign, else as a float.
+/// Formats a number as Go's YAML library writes it after it has read its JSON text: as an integer if 64 bits can hold it, signed or unsigned;
+/// otherwise as a float.
 fn number_text(number: Option<f64>, value: &Value) -> String {
     let text = go::json(value);
     if text == "-0" {
@@ -243,8 +244,8 @@ fn number_text(number: Option<f64>, value: &Value) -> String {
     number.filter(|_| !is_integer).map_or(text, go::float)
 }
 
-/// Folds the line breaks U+0085 of a text. kube-apiserver's JSON contains them unescaped, and its YAML reader folds lines in quotes: a single break
-/// becomes a space, each further one a newline, and spaces around them are dropped.
+/// Folds the line breaks U+0085 of a text. kube-apiserver converts its own JSON to YAML: the JSON contains these breaks unescaped, and the YAML
+/// reader folds lines in quotes. A single break becomes a space, each further one a newline, and spaces around them are dropped.
 fn with_folded_breaks(text: &str) -> Cow<'_, str> {
     const BREAK: char = '\u{85}';
     if !text.contains(BREAK) {

@@ -1,5 +1,6 @@
-//! Parser of paths, with the grammar of client-go, which differs from other JSONPath in rare cases: a bracket ends at the first `]` and a filter
-//! at the first `)` outside of quotes; keys in brackets and the sides of a comparison are expressions of their own.
+//! Parser of paths, with the grammar of client-go, which differs from other JSONPath in rare cases: a bracket ends at the first `]`, even
+//! inside of quotes, and a filter at the first `)` outside of quotes; keys in brackets and the sides of a comparison are expressions of
+//! their own.
 
 use serde_json::Value;
 
@@ -185,7 +186,8 @@ impl<'a> ExpressionParser<'a> {
         Ok(())
     }
 
-    /// Returns the position of the first `)` outside of quotes. After a text in quotes the first `)` counts, whatever is between.
+    /// Returns the position of the first `)` outside of quotes. As in client-go, only the first text in quotes counts: a `)` in a second one
+    /// ends the filter.
     fn end_of_filter(&self) -> Option<usize> {
         let mut quote = None;
         let mut closed = false;
