@@ -152,8 +152,8 @@ impl ComparedField {
         for (identity, (old, new)) in found {
             let compared = match (&*old, &*new) {
                 ([] | [_], [] | [_]) => place(ty, old.first().copied(), new.first().copied()),
-                // Elements with the same identity count as one element. Such a group is modified, or a single element replaces it, or it
-                // replaces a single element.
+                // Elements with the same identity form a group, which is compared as a whole. Between a group and a single element, one
+                // is removed and the other added.
                 ([_, _, ..], [_, _, ..]) => ComparedField {
                     modified: SetNode { member: old != new, ..SetNode::default() },
                     ..ComparedField::default()

@@ -253,7 +253,7 @@ fn decode_entry(index: usize, entry: &Value) -> Result<(ManagerId, Owned), Strin
     let time = match &entry["time"] {
         Value::String(text) => {
             let time = text.parse().map_err(|_| format!("invalid time in managed fields entry {index}"))?;
-            // All entries that were written by a server.
+            // Servers write whole seconds in UTC; only times from clients need a conversion.
             Some(if go::is_in_seconds(text) { text.clone() } else { go::format_seconds(time) })
         }
         _ => None,

@@ -53,7 +53,7 @@ fn merge_map(fields: Fields<'_>, live: &mut Value, applied: &Value) -> Result<()
 }
 
 /// Merges by identity. The result has the order of `new`; elements that only `old` has keep their place
-/// among their neighbours.
+/// among their neighbors.
 fn merge_list(elements: Elements<'_>, old: Vec<Value>, new: &[Value]) -> Result<Vec<Value>, String> {
     let identity = |(index, item): (usize, &Value)| {
         elements.identity(item).map_err(|error| format!(": element {index}: {error}"))

@@ -14,7 +14,7 @@ pub(super) enum Ty<'a> {
     Deduced,
 }
 
-/// Merge behaviour of a value.
+/// Merge behavior of a value.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Shape<'a> {
     /// An object with an owner for each field.

@@ -41,12 +41,12 @@ pub(super) fn prune(
         return merged;
     }
     let all = all_fields(ty, &merged);
-    // Fields that disappear with the removal of all fields of last time, except those that a manager owns.
+    // Fields that disappear if all fields that were applied last time are removed, except those that a manager owns.
     let mut removed = all.clone();
     removed.subtract(&all_fields(ty, &without(ty, &merged, &last)));
     removed.subtract(&with_declared_parents(ty, &claimed));
-    // These may include fields without an owner inside removed structures. Fields without an owner stay, so the removal is limited to
-    // fields of last time.
+    // These may include fields without an owner inside removed structures. Such fields stay, so the removal is limited to fields that were
+    // applied last time.
     let mut dangling = all;
     dangling.subtract(&all_fields(ty, &without(ty, &merged, &removed)));
     without(ty, &merged, &dangling.intersection(&last))

@@ -116,8 +116,8 @@ pub(super) fn without_nulls(object: &Value) -> Option<Value> {
     Some(Value::Object(given.map(|(name, value)| (name.clone(), value.clone())).collect()))
 }
 
-/// Returns a new object without the null fields of its structs that `old`, an empty object, lacks; `None` if it has none. Go writes such fields of
-/// an empty object, so that they are no change. Elements of lists keep their nulls, and so do structs that an empty object lacks.
+/// Returns a new object without the null fields that `old`, an empty object, lacks; `None` if there are none. Go writes these fields even if
+/// they are empty, so they do not count as a change. Elements of lists keep their nulls, and so do structs that an empty object lacks.
 fn without_new_nulls(old: &Value, new: &Value) -> Option<Value> {
     let fields = new.as_object().filter(|_| has_new_nulls(old, new))?;
     let given = fields.iter().filter(|(name, value)| !value.is_null() || old.get(name).is_some());

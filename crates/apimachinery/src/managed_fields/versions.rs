@@ -55,8 +55,8 @@ impl<'a> Schemas<'a> {
         other.map_or_else(|| self.ty(), |schema| Ty::Schema(schema.root()))
     }
 
-    /// Whether the kind, of which an object in version `written` is written, has a version. Builtin kinds with the same fields in all
-    /// versions have one version, except Events; those of a custom kind are not known here, but have one group.
+    /// Whether a kind with the version `written` also has the version `api_version`. Without [`others`](Self::others) this type does not know
+    /// the versions, but those of a custom kind share one group, and each builtin kind except Events has one version.
     pub(super) fn knows(self, api_version: &str, written: &str) -> bool {
         match self.others {
             Some(others) => others.knows(api_version),

@@ -73,7 +73,7 @@ impl SentOperation {
     /// Returns the text of a field.
     ///
     /// # Errors
-    /// Go's message for an absent field, or for one that is no text.
+    /// Go's message for a field that is absent or not a text.
     fn text(&self, field: &str) -> Result<String, String> {
         let why = match self.fields.get(field) {
             Some(Value::String(text)) => return Ok(text.clone()),
@@ -305,7 +305,7 @@ fn add(parent: &mut Value, key: &str, value: Value) -> Result<(), String> {
         return Ok(());
     }
     let number = number(key).map_err(|why| format!("value was not a proper array index: '{key}': {why}"))?;
-    // Negative indices count from the position behind the last element, where an element can be appended.
+    // Negative indices count from the position after the last element, where an element can be appended.
     let length = list.len() + 1;
     let index = place(number, length).filter(|index| *index < length).ok_or_else(|| invalid(number))?;
     list.insert(index, value);
@@ -325,7 +325,7 @@ fn remove(parent: &mut Value, key: &str) -> Result<Value, String> {
     }
 }
 
-/// Returns the value of a key; `None` if the key is missing in an object, which is no error.
+/// Returns the value of a key; `None` if the key is missing in an object, which is not an error.
 fn get<'a>(parent: &'a Value, key: &str) -> Result<Option<&'a Value>, String> {
     match parent {
         Value::Array(list) => Ok(Some(&list[index(key, list.len())?])),

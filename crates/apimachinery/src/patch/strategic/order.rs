@@ -84,7 +84,7 @@ impl Keyed<'_> {
     ) -> Result<Vec<Value>, ApiError> {
         merged.iter().chain(order).try_for_each(|item| self.require_key(item))?;
         let (in_order, in_live) = (self.places(order), self.places(live));
-        // Go searches the order for each element, and fails at a value before it that is no object.
+        // Go searches the order for each element, and fails at an earlier value that is not an object.
         let misplaced = order.iter().position(|item| !item.is_object()).filter(|_| self.0.is_some());
         if let Some(misplaced) = misplaced {
             let is_before = |item: &Value| {
