@@ -34,7 +34,6 @@
 //! # Limitations
 //!
 //! - Data about builtin kinds and all messages are those of Kubernetes 1.36.
-//! - The estimated cost of CEL rules (`x-kubernetes-validations`) is not limited; the cost of their evaluation is.
 
 #[cfg(feature = "cel")]
 pub mod cel;

@@ -170,7 +170,7 @@ pub fn label_value(value: &str) -> Vec<String> {
     errors
 }
 
-/// Validates an IP address. Returns the reason why the text is none.
+/// Validates an IP address. Returns the reason why the text is not one.
 #[must_use]
 pub fn address(given: &str) -> Option<&'static str> {
     match given.parse::<IpAddr>() {
@@ -183,7 +183,7 @@ pub fn address(given: &str) -> Option<&'static str> {
     }
 }
 
-/// Validates an IP address that must be in its canonical form. Returns the reason why the text is none.
+/// Validates an IP address that must be in its canonical form. Returns the reason why the text is not one.
 #[must_use]
 pub fn canonical_address(given: &str) -> Option<String> {
     if let Some(why) = address(given) {

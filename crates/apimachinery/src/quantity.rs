@@ -327,7 +327,7 @@ struct Amount {
     suffix: Suffix,
 }
 
-/// Parses an amount; `None` if the text is not a quantity, or has more than 18 digits.
+/// Parses an amount; `None` if the text is not a quantity, or has more than [`DIGITS`] digits.
 fn parse(text: &str) -> Option<Amount> {
     amount(Notation::read(text).ok()?, DIGITS)
 }

@@ -1,7 +1,7 @@
 //! Explains why a text is not JSON, with the messages of Go's `encoding/json`.
 //!
 //! Clients show these messages to users, and tests compare them. The scanner only runs on texts that were already
-//! refused, so it favours exact messages over speed.
+//! refused, so it favors exact messages over speed.
 
 /// Maximum depth. Go's limit is 10000; this server's parser stops at 128.
 const MAX_DEPTH: usize = 128;

@@ -59,7 +59,7 @@ pub fn duration(text: &str) -> Result<SignedDuration, String> {
     Ok(SignedDuration::from_nanos(if negative { -nanoseconds } else { nanoseconds }))
 }
 
-/// Units of OpenAPI's format `duration`: short names, the longest name, of which a text may have more letters, and nanoseconds.
+/// Units of OpenAPI's format `duration`: the short names, the prefix of all long names (`sec` for `seconds`), and the nanoseconds.
 const LOOSE_UNITS: [(&[&str], &str, i64); 8] = [
     (&["ns"], "nano", 1),
     (&["us", "µs"], "micro", 1_000),

@@ -69,7 +69,7 @@ impl<'a> AddressParser<'a> {
         if self.0.starts_with('[') { self.literal() } else { self.strict_atom() }
     }
 
-    /// Parses the addresses of a group behind its colon.
+    /// Parses the addresses of a group after its colon.
     fn group(&mut self) -> Option<usize> {
         self.skip_space();
         if self.consume(';') {

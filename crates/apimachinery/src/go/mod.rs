@@ -1,4 +1,4 @@
-//! Go's text formats: how it prints decoded JSON values, and how it parses durations and times.
+//! Go's text formats: how it prints decoded JSON values and differences of texts, and how it parses durations, times, URLs, and addresses.
 
 #[cfg(feature = "time")]
 mod duration;

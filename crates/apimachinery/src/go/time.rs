@@ -30,7 +30,7 @@ impl Layout {
 /// # Errors
 ///
 /// Go's message, which names the part of the layout that the rest of `text` does not match, or the part that is out of range. Unlike in Go,
-/// a time is out of range if its offset moves it to a year that has not four digits.
+/// a time is out of range if its offset moves it to a year without four digits.
 pub fn time(text: &str, layout: Layout) -> Result<Timestamp, String> {
     let mut reader = TimeParser { text, layout, rest: text.as_bytes() };
     let year = reader.year()?;
@@ -198,8 +198,8 @@ pub fn format_seconds(time: Timestamp) -> String {
     Timestamp::from_second(seconds).map_or_else(|_| time.to_string(), |time| time.to_string())
 }
 
-/// Whether a valid time has the form of [`format_seconds`], such as `2026-01-02T03:04:05Z`, so that its text is that of the same time in whole
-/// seconds. A leap second does not, because it is read as the second before.
+/// Whether [`format_seconds`] would return the same text for a valid time, as for `2026-01-02T03:04:05Z`. For a leap second it would not: the
+/// time is read as the second before.
 #[must_use]
 pub fn is_in_seconds(time: &str) -> bool {
     let separators = [(4, b'-'), (7, b'-'), (10, b'T'), (13, b':'), (16, b':'), (19, b'Z')];

@@ -9,7 +9,7 @@ use super::{netip, quote};
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Url {
     scheme: String,
-    /// Text behind the scheme, if it does not begin with a slash.
+    /// Text after the scheme, if it does not begin with a slash.
     opaque: String,
     /// User and password, with Go's escape sequences.
     user: Option<String>,

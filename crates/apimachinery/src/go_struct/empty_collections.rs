@@ -50,7 +50,7 @@ const REFUSED: [(&str, &[&str]); 5] = [
         ],
     ),
     ("core.v1.PodSpec", &["/resources/claims"]),
-    // Either of them excludes the other one.
+    // The two fields exclude each other.
     ("resource.v1.ResourceSliceSpec", &["/devices", "/sharedCounters"]),
 ];
 const TEMPLATE_METADATA: [&str; 3] =

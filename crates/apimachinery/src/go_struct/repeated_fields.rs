@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::{Count, Field, GoType, Message};
 
 /// Decodes a document of a kind with repeated fields. Their structs and maps are merged, and lists element by element; of other values the
-/// last one counts. The fields of a map are not merged: Go decodes each of them into a new value. `None` if the text is no JSON.
+/// last one counts. The fields of a map are not merged: Go decodes each of them into a new value. `None` if the text is not JSON.
 #[must_use]
 pub fn merge_repeated(text: &[u8], kind: &'static Message) -> Option<Value> {
     let RepeatingValue::Object(fields) = serde_json::from_slice(text).ok()? else { return None };

@@ -28,7 +28,7 @@ pub struct MetadataRules {
     pub any_prefix: bool,
     /// Whether a CustomResourceDefinition defines the kind.
     pub custom: bool,
-    /// Whether finalizers are standard ones or qualified by a domain, which is so for most builtin kinds.
+    /// Whether each finalizer must be a standard one or have a domain as its prefix. Most builtin kinds require it.
     pub qualified_finalizers: bool,
     /// How many times the rules of a builtin kind repeat the validation of the new metadata in an update. Each repetition reports its
     /// errors again, with names checked by [`name`](Self::name).
@@ -388,7 +388,7 @@ fn validate_against(old: &Value, new: &Value, errors: &mut Vec<FieldError>) {
         ["name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"]
     {
         if old["metadata"].get(field) == new["metadata"].get(field) {
-            // Equal texts need not be read, and a time is read by parsing and formatting it.
+            // Times are compared as Go formats them. Equal texts need no parsing.
             continue;
         }
         let (before, after) = (read(&old["metadata"], field), read(&new["metadata"], field));

@@ -115,7 +115,7 @@ impl<'a> Decoder<'a> {
         Ok(())
     }
 
-    /// Checks the elements of a list in the place of base64.
+    /// Checks the elements of a list of numbers, which Go accepts instead of base64.
     fn list_of_bytes(&mut self, items: &[Value]) {
         for item in items.iter().filter(|item| !item.is_null()) {
             match item {

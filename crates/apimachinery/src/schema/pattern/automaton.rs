@@ -132,7 +132,7 @@ impl Automaton {
             .map(|end| end.is_some())
     }
 
-    /// Returns the end of the first match that begins at `from` or behind it.
+    /// Returns the end of the first match that begins at or after `from`.
     pub(super) fn end_of_match(
         &self,
         text: &str,
@@ -142,7 +142,7 @@ impl Automaton {
         self.with_remembered(|remembered| self.forwards(remembered, text, from, Wanted::FirstMatch, budget))
     }
 
-    /// Returns the start of the first match that ends at `end` and begins at `from` or behind it.
+    /// Returns the start of the first match that ends at `end` and begins at or after `from`.
     pub(super) fn start_of_match(
         &self,
         text: &str,
@@ -222,6 +222,7 @@ impl Automaton {
                 }
             }
         }
+        // As a match is reported one byte late, the byte before `from` is read too. It also decides assertions such as `\b`.
         let last = match from.checked_sub(1) {
             Some(before) => self.next(remembered, state, text.as_bytes()[before], budget)?,
             None => self.dfa.next_eoi_state(&mut remembered.cache, state).ok()?,

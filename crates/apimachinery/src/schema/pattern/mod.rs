@@ -89,7 +89,7 @@ impl Pattern {
         self.automaton.get_or_init(|| Automaton::new(&self.translated, COMPILED)).as_ref()
     }
 
-    /// Returns the first match that begins at `from`, the offset of a character, or behind it.
+    /// Returns the first match that begins at or after `from`, the offset of a character.
     pub(crate) fn find_at(
         &self,
         text: &str,

@@ -92,7 +92,7 @@ fn pattern(source: &str) -> Regex {
     Regex::new(source).expect("patterns of this file compile: a test uses each")
 }
 
-/// Base64 with padding; the empty text is none.
+/// Base64 with padding. The empty text does not match.
 static BASE64: LazyLock<Regex> = LazyLock::new(|| {
     let last = "[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{4}";
     pattern(&format!("^([A-Za-z0-9+/]{{4}})*({last})$"))
@@ -118,7 +118,7 @@ fn is_date(text: &str) -> bool {
     text.len() == 10 && text.parse::<jiff::civil::Date>().is_ok()
 }
 
-/// Whether this is a date, `T` and a time. Another `T` ends the text that Go checks.
+/// Whether this is a date, `T` and a time. As in Go, another `T` and the text after it are not checked.
 fn is_date_time(text: &str) -> bool {
     let text = text.to_lowercase();
     let mut parts = text.split('t');
