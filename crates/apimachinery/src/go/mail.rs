@@ -38,8 +38,10 @@ impl<'a> AddressParser<'a> {
         if self.0.is_empty() {
             return None;
         }
+        // As in Go, a text that begins like `user@host` is one; otherwise it is read again from its start, as a name with an address.
         let plain = *self;
         if self.plain_address() {
+            // An old form has the name in a comment: `user@host (Name)`.
             self.skip_space();
             return if self.0.starts_with('(') { self.comment().then_some(1) } else { Some(1) };
         }
@@ -57,6 +59,7 @@ impl<'a> AddressParser<'a> {
     /// Parses `user@host`.
     fn plain_address(&mut self) -> bool {
         self.skip_space();
+        // A user in quotes must not be empty, and may have dots anywhere.
         let has_user = if self.0.starts_with('"') {
             self.quoted().is_some_and(|user| user > 0)
         } else {

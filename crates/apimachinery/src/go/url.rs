@@ -166,6 +166,7 @@ fn parse(text: &str, form: UrlForm) -> Result<Url, String> {
             return Err("first path segment in URL cannot contain colon".to_owned());
         }
     }
+    // The path of a request may begin with two slashes. In a reference, three slashes are a path, too.
     let may_have_host = !url.scheme.is_empty() || form == UrlForm::Reference && !rest.starts_with("///");
     if let Some(authority) = rest.strip_prefix("//").filter(|_| may_have_host) {
         let end = authority.find('/').unwrap_or(authority.len());
@@ -243,6 +244,7 @@ fn parse_host(scheme: &str, host: &str) -> Result<String, String> {
         }
         None => {}
     }
+    // URLs of databases may name several hosts: `mongodb://a:1,b:2`. So for other schemes Go checks only what follows the last colon.
     let is_strict = matches!(scheme, "http" | "https");
     let colon = if is_strict { host.find(':') } else { host.rfind(':') };
     if let Some(port) = colon.map(|colon| &host[colon..]).filter(|port| !is_port(port)) {

@@ -121,7 +121,8 @@ fn covers_resource(owner: &[String], resource: &str) -> bool {
     contains(owner, resource) || any_parent.is_some_and(|pattern| owner.contains(&pattern))
 }
 
-/// Merges the verbs of rules about one resource and name.
+/// Merges the verbs of rules about one resource and name. As in Kubernetes, rules with several groups, resources or names, or with paths stay
+/// as they are.
 fn compact(rules: Vec<PolicyRule>) -> Vec<PolicyRule> {
     let mut merged: Vec<PolicyRule> = Vec::new();
     let mut positions: BTreeMap<(String, String, Option<String>), usize> = BTreeMap::new();

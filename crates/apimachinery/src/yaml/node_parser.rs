@@ -282,7 +282,7 @@ impl NodeParser<'_> {
         Ok(NodeContent::List(items))
     }
 
-    /// Parses the entries of a list in the column of its key.
+    /// Parses the entries of a list in the column of its key. The scanner makes no tokens for the start and the end of such a list.
     fn own_entries(&mut self) -> Result<NodeContent, String> {
         let mut items = Vec::new();
         while let Some(entry) = self.take_if(&TokenKind::BlockEntry)? {
@@ -337,6 +337,7 @@ impl NodeParser<'_> {
                 let pair = self.nested(Self::pair)?;
                 items.push(self.add(key.line, pair));
             } else if !self.is_next(&[TokenKind::FlowListEnd])? {
+                // A comma before the closing bracket adds no entry.
                 items.push(self.node(NodePlace::Flow)?);
             }
         }

@@ -98,6 +98,7 @@ fn integer(text: &str) -> Option<PlainValue> {
         [b'0', b'x', ..] => (16, &lower[2..]),
         [b'0', b'b', ..] => (2, &lower[2..]),
         [b'0', b'o', ..] => (8, &lower[2..]),
+        // As in YAML 1.1, `0755` is octal.
         [b'0', _, ..] => (8, &lower[1..]),
         _ => (10, &lower[..]),
     };
@@ -105,6 +106,7 @@ fn integer(text: &str) -> Option<PlainValue> {
         return None;
     }
     let value = i128::from_str_radix(digits, base).ok()?;
+    // Go tries `ParseInt`, and then `ParseUint`, which accepts no sign.
     let value = match sign {
         Some(sign) => i128::from(i64::try_from(value * sign).ok()?),
         None => i128::from(u64::try_from(value).ok()?),

@@ -210,6 +210,7 @@ impl<'a> TokenScanner<'a> {
         self.end_blocks(Some(self.cursor.column));
         let (next, following) = (self.cursor.peek(), self.cursor.peek_after(1));
         let is_in_flow = self.flow_level > 0;
+        // `-`, `?` and `:` are indicators before a blank, and the last two always in brackets. Elsewhere they begin a plain scalar.
         let is_separated = is_blank_or_end(following);
         match next {
             '\0' => self.stream_end(),
@@ -289,6 +290,7 @@ impl<'a> TokenScanner<'a> {
     }
 
     fn document_mark(&mut self, kind: TokenKind) -> Result<(), String> {
+        // Blocks and keys do not continue in the next document.
         self.end_blocks(None);
         self.remove_key()?;
         self.is_key_allowed = false;
@@ -297,6 +299,7 @@ impl<'a> TokenScanner<'a> {
     }
 
     fn bracket(&mut self, kind: TokenKind) -> Result<(), String> {
+        // The whole list or map in brackets may be a key.
         self.save_key()?;
         let token = self.taken + self.tokens.len();
         self.keys.push(PossibleKey { token, ..PossibleKey::default() });

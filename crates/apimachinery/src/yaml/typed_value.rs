@@ -133,6 +133,7 @@ impl Conversion<'_> {
         id: NodeId,
         convert: impl FnOnce(&mut Self) -> Result<T, String>,
     ) -> Result<T, String> {
+        // An alias that is reached again during its own conversion lies inside of its anchor.
         if self.open_aliases.contains(&id) {
             return Err(format!("anchor '{name}' value contains itself"));
         }

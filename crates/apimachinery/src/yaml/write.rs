@@ -90,6 +90,7 @@ impl DocumentWriter {
                 push_indent(out, indent);
             }
             begin = Begin::Line;
+            // A long key, or one of several lines, cannot stand before its colon on one line.
             if self.rules == Rules::Go && !scalar_style::is_simple_key(key) {
                 out.push_str("? ");
                 self.string(out, key, ScalarPlace { indent: indent + 2, is_simple_key: false });
@@ -111,6 +112,7 @@ impl DocumentWriter {
                     out.push('\n');
                     self.fields(out, fields, indent + 2, Begin::Line);
                 }
+                // A list stands in the column of its key.
                 Value::Array(items) if !items.is_empty() => {
                     out.push('\n');
                     self.items(out, items, indent, Begin::Line);
@@ -155,6 +157,7 @@ impl DocumentWriter {
 
     /// Formats a list or map of scalars in brackets, if it fits into the line after `used` bytes.
     fn on_one_line(self, value: &Value, used: usize) -> Option<String> {
+        // Kubernetes' form has the width zero, so nothing stands in brackets.
         let room = self.width.saturating_sub(used);
         let is_flat = |value: &Value| match value {
             Value::Array(items) => items.is_empty(),

@@ -146,6 +146,7 @@ impl ValueRules {
             let fits = if native {
                 integer.and_then(|value| value.checked_rem(truncated(step))) == Some(0)
             } else {
+                // The library's arithmetic, with its rounding errors.
                 let multiple = if step < 1.0 { 1.0 / step * value } else { value / step };
                 multiple.fract() == 0.0 && multiple.abs() <= LARGEST_INTEGER
             };

@@ -48,6 +48,7 @@ impl<'a> ExpressionParser<'a> {
             } else {
                 match self.rest.chars().next() {
                     None | Some('\r' | '\n') => return Err("an expression does not end".to_owned()),
+                    // client-go ignores these wherever a step may begin.
                     Some(' ' | '@' | '$') => self.rest = &self.rest[1..],
                     Some('[') => self.bracket()?,
                     Some(quote @ ('"' | '\'')) => self.quoted(quote)?,
@@ -142,6 +143,7 @@ impl<'a> ExpressionParser<'a> {
         let end = self.rest.find([']', '\n']).filter(|end| self.rest.as_bytes()[*end] == b']');
         let text = self.take(end.ok_or("a bracket does not end")? + 1);
         let text = &text[1..text.len() - 1];
+        // A comma in quotes divides the union, too.
         if text.contains(',') {
             let parts =
                 text.split(',').map(|text| part(&format!("[{}]", text.trim_matches(' ')), self.depth));

@@ -78,6 +78,7 @@ impl WriteOptions {
             }
             _ => {}
         }
+        // The errors have the order of kube-apiserver's validation, which reports all of them.
         errors.extend(metadata::validate_manager("fieldManager", &field_manager));
         let dry_run = dry_run(&query.all("dryRun"), &mut errors);
         let field_validation = match query.text("fieldValidation") {
@@ -184,6 +185,7 @@ impl DeleteOptions {
             let policy = query.get("propagationPolicy").map(str::to_owned);
             (policy, query.flag("orphanDependents"), options, query.all("dryRun"))
         };
+        // `orphanDependents` is the old form of the policy.
         if let (Some(policy), Some(_)) = (&policy, orphan_dependents) {
             errors.push(FieldError::invalid(
                 "propagationPolicy",
