@@ -452,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn text_that_is_no_quantity_is_refused_with_gos_message() {
+    fn text_that_is_not_a_quantity_is_refused_with_gos_message() {
         for text in ["", "lots", "1x", "1.2.3", "{}", "true", "1 Gi", "1Kib", "-3.01e-x"] {
             assert_eq!((refusal(text), canonical(text)), (Some(WRONG_FORMAT), None), "{text}");
         }

@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn text_that_is_no_time_is_refused_with_gos_message() {
+    fn text_that_is_not_a_time_is_refused_with_gos_message() {
         let cannot = |layout: Layout, text: &str, rest: &str, part: &str| {
             let expected = format!(
                 "parsing time \"{text}\" as \"{}\": cannot parse \"{rest}\" as \"{part}\"",

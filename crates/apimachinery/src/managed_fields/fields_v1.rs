@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn json_that_is_no_set_is_refused() {
+    fn json_that_is_not_a_set_is_refused() {
         for fields in
             [json!({"bogus": {}}), json!({"f:a": 1}), json!([]), json!({"k:1": {}}), json!({"i:x": {}})]
         {

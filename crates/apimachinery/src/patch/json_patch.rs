@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_that_is_no_list_is_400() {
+    fn a_body_that_is_not_a_list_is_400() {
         for (patch, why) in [
             ("[1]", "number into Go value of type handlers.jsonPatchOp"),
             ("[[]]", "array into Go value of type handlers.jsonPatchOp"),

@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn labels_with_a_value_that_is_no_text_count_as_absent() {
+    fn labels_with_a_value_that_is_not_a_text_count_as_absent() {
         let selector = LabelSelector::parse("app").unwrap();
         let matches = |labels: Value| selector.matches(&json!({"metadata": {"labels": labels}}));
         assert!(matches(json!({"app": "web"})) && matches(json!({"app": null})));
@@ -290,7 +290,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_a_selector_prints_parses_to_the_same(requirements in prop::collection::vec(requirement(), 0..5)) {
+        fn the_text_of_a_selector_parses_to_the_same_selector(requirements in prop::collection::vec(requirement(), 0..5)) {
             let selector = LabelSelector { requirements };
             prop_assert_eq!(LabelSelector::parse(&selector.to_string()).unwrap(), selector);
         }

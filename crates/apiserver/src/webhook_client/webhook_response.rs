@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_response_that_is_no_success_has_the_message_of_its_code_or_of_its_status() {
+    fn a_failed_response_has_the_message_of_its_code_or_of_its_status() {
         let status =
             r#"{"kind":"Status","apiVersion":"v1","status":"Failure","message":"from a proxy","code":403}"#;
         for (code, content_type, body, message) in [

@@ -293,7 +293,7 @@ fn planted_changes_are_errors() {
 }
 
 #[test]
-fn harmless_changes_are_no_errors() {
+fn harmless_changes_cause_no_errors() {
     for (place, value, expected) in HARMLESS {
         let changes = compare(&base(), &edited(&Edit(place, value)));
         let (errors, warnings) = (found(&changes, Level::Error), found(&changes, Level::Warning));

@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_record_are_refused() {
+    fn bytes_that_are_not_a_record_are_refused() {
         let stored = Stored::new(7, Document::new(&json!({"metadata": {"name": "a"}}), 0, 0));
         let record = encode(&stored);
         for length in 0..record.len() {
