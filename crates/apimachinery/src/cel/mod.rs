@@ -28,6 +28,7 @@ mod map_builder;
 mod message;
 mod named_format;
 mod network;
+mod object_fields;
 mod object_rules;
 mod operators;
 mod optionals;

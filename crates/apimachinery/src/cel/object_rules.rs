@@ -31,7 +31,7 @@ impl ObjectRules {
             return None;
         }
         let declared = Arc::new(ValueSchema::read(open_api_v3_schema));
-        let root = Arc::new(ValueSchema::clone(&declared).with_object_fields());
+        let root = Arc::new(ValueSchema::clone(&declared).with_object_fields(open_api_v3_schema));
         RuleNode::read(open_api_v3_schema, root).map(|root| Self { root, declared })
     }
 
@@ -71,7 +71,7 @@ impl ObjectRules {
         let mut run = RuleRun::new();
         let correlated = old.map(|old| Correlated::new(old, object, &self.declared));
         let compared = ComparedValue { value: object, old, correlated: correlated.as_ref(), parent: None };
-        // The end of the run is no error of its own: its reason is among the errors.
+        // A run that stops early has put the reason among its errors.
         let _ = run.node(&self.root, compared, &FieldPath::root());
         run.outcome
     }

@@ -113,6 +113,7 @@ impl RuleCheck {
         if self.errors.len() >= MAX_ERRORS || !has_rules(schema) {
             return;
         }
+        // Errors of the schemas below precede those of the schema itself, as in kube-apiserver.
         let sizes = part.sizes();
         let values = sizes.as_ref().and_then(|sizes| sizes.values());
         if schema["additionalProperties"].is_object() {
@@ -138,7 +139,7 @@ impl RuleCheck {
         }
         let mut seen = ValueSchema::read(part.schema);
         if part.is_root {
-            seen = seen.with_object_fields();
+            seen = seen.with_object_fields(part.schema);
         }
         let place = format!("{}.x-kubernetes-validations", part.place);
         let (Some(of), Some(sizes)) = (seen.declared_type(SELF_TYPE), sizes) else {

@@ -8,6 +8,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value};
 
+use super::object_fields::object_fields;
 use super::property_name;
 use super::times::Moment;
 use super::types::Type;
@@ -88,34 +89,17 @@ impl ValueSchema {
             visible: None,
         };
         if is("x-kubernetes-embedded-resource") {
-            schema.visible = Some(Box::new(schema.clone().with_object_fields()));
+            schema.visible = Some(Box::new(schema.clone().with_object_fields(source)));
         }
         schema
     }
 
-    /// Adds the fields that expressions see of each Kubernetes object: its type and its name.
+    /// Adds the [fields of every object](object_fields) to a schema that was read from `source`.
     #[must_use]
-    pub(super) fn with_object_fields(mut self) -> Self {
-        let is_text =
-            |schema: Option<&Arc<Self>>| schema.is_some_and(|schema| schema.kind == Some(JsonType::String));
-        let text = || Arc::new(Self { kind: Some(JsonType::String), ..Self::default() });
-        let properties = self.properties.get_or_insert_default();
-        let metadata = properties.get("metadata");
-        let names_metadata = metadata.is_some_and(|metadata| {
-            let field = |name| metadata.properties.as_ref().and_then(|properties| properties.get(name));
-            metadata.kind == Some(JsonType::Object)
-                && is_text(field("name"))
-                && is_text(field("generateName"))
-        });
-        if names_metadata && is_text(properties.get("kind")) && is_text(properties.get("apiVersion")) {
-            return self;
-        }
-        let names = ["name", "generateName"].map(|name| (name.to_owned(), text()));
-        let metadata =
-            Self { kind: Some(JsonType::Object), properties: Some(BTreeMap::from(names)), ..Self::default() };
-        properties.insert("kind".to_owned(), text());
-        properties.insert("apiVersion".to_owned(), text());
-        properties.insert("metadata".to_owned(), Arc::new(metadata));
+    pub(super) fn with_object_fields(mut self, source: &Value) -> Self {
+        let fields = object_fields(&source["properties"]);
+        let fields = fields.iter().map(|(name, field)| ((*name).to_owned(), Arc::new(Self::read(field))));
+        self.properties.get_or_insert_default().extend(fields);
         self
     }
 

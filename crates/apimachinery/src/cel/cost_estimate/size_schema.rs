@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::super::object_fields::object_fields;
 use super::super::property_name;
 
 /// Maximum size of a request in bytes, from which kube-apiserver derives sizes that a schema does not limit.
@@ -183,20 +184,4 @@ fn longest(schema: &Value) -> u64 {
     let texts = schema["enum"].as_array().filter(|texts| !texts.is_empty());
     let length = |text: &Value| text.as_str().map_or(0, str::len) as u64;
     texts.map_or(REQUEST - 2, |texts| texts.iter().map(length).max().unwrap_or(0))
-}
-
-/// Returns the schemas that replace those of the fields of each Kubernetes object, unless all are declared.
-fn object_fields(properties: &Value) -> BTreeMap<&'static str, Value> {
-    let text = serde_json::json!({"type": "string"});
-    let names = &properties["metadata"]["properties"];
-    let are_declared = properties["metadata"]["type"] == "object"
-        && [&properties["kind"], &properties["apiVersion"], &names["name"], &names["generateName"]]
-            .iter()
-            .all(|field| field["type"] == "string");
-    if are_declared {
-        return BTreeMap::new();
-    }
-    let names = serde_json::json!({"name": text, "generateName": text});
-    let metadata = serde_json::json!({"type": "object", "properties": names});
-    BTreeMap::from([("kind", text.clone()), ("apiVersion", text), ("metadata", metadata)])
 }

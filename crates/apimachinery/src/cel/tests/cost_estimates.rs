@@ -21,7 +21,7 @@ impl Subject {
         let schema = serde_json::from_str(schema).unwrap_or_else(|why| panic!("{schema}: {why}"));
         let mut seen = ValueSchema::read(&schema);
         if values == SchemaValues::KubernetesObjects {
-            seen = seen.with_object_fields();
+            seen = seen.with_object_fields(&schema);
         }
         let of = seen.declared_type("selfType1").expect("a schema with a type");
         Self {
