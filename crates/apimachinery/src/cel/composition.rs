@@ -45,7 +45,7 @@ pub struct Composition<'a> {
 #[derive(Debug, Clone)]
 enum VariableState<'a> {
     Unknown,
-    /// Used by itself, through variables of the same name.
+    /// Being evaluated. A use in this state means that the variable depends on itself, through variables of the same name.
     Underway,
     Known(Evaluated<'a>),
 }

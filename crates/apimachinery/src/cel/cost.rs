@@ -16,7 +16,7 @@ const BYTES: usize = 10;
 /// Bytes of a pattern that cost one unit for each unit of its text, as in cel-go.
 const PATTERN_BYTES: usize = 4;
 
-/// Cost that an expression may still have.
+/// Cost that an expression may still incur.
 #[derive(Debug)]
 pub(super) struct Cost {
     left: u64,

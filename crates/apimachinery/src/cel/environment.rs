@@ -65,7 +65,8 @@ impl Environment {
     }
 }
 
-/// Returns the type of a field with values of a type. Types of objects and optional values are not kept.
+/// Returns the declared type of a policy variable whose expression has the type `of`. As in kube-apiserver, objects and optional values are
+/// declared `dyn`.
 fn field_type(of: Type) -> Type {
     match of {
         Type::Object(_) | Type::Composed(..) | Type::Optional(_) | Type::Type => Type::Dyn,

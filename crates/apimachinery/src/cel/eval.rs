@@ -45,7 +45,7 @@ impl fmt::Debug for Activation<'_> {
     }
 }
 
-/// Evaluates an expression. `locals` are variables with values that are no plain JSON.
+/// Evaluates an expression. `locals` are variables with values other than plain JSON.
 pub(super) fn evaluate<'a>(
     root: &'a SyntaxNode,
     patterns: &'a ConstantPatterns,
@@ -68,7 +68,7 @@ enum Connective {
 pub(super) struct Evaluator<'a, 'b> {
     activation: &'b Activation<'a>,
     patterns: &'a ConstantPatterns,
-    /// Variables with values that are no plain JSON, such as those of the surrounding macros, the innermost last.
+    /// Variables with values other than plain JSON, such as those of the surrounding macros, the innermost last.
     pub(super) locals: Vec<(&'a str, Val<'a>)>,
     pub(super) cost: &'b mut Cost,
 }

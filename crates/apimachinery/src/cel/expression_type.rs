@@ -197,7 +197,7 @@ mod tests {
 
     /// Recorded from kube-apiserver v1.36.3.
     #[test]
-    fn texts_that_are_no_tokens_end_behind_the_wrong_character() {
+    fn texts_that_are_not_tokens_end_after_the_wrong_character() {
         for (text, error) in [
             (
                 "object == 1 &&& true",

@@ -48,7 +48,7 @@ impl ExpressionValue<'_> {
     /// Returns the fields of a constructed `Object`: the configuration to apply.
     ///
     /// # Errors
-    /// kube-apiserver's text if the value is no `Object`, or the names of its types do not match the paths of its fields.
+    /// kube-apiserver's text if the value is not an `Object`, or the names of its types do not match the paths of its fields.
     pub fn configuration(&self) -> Result<Value, String> {
         let Val::Message(message) = &self.0 else {
             return Err(format!(
@@ -63,7 +63,7 @@ impl ExpressionValue<'_> {
     /// Returns the operations of a JSON patch.
     ///
     /// # Errors
-    /// kube-apiserver's text if the value is no list of `JSONPatch`, or a value of an operation has no JSON value.
+    /// kube-apiserver's text if the value is not a list of `JSONPatch`, or a value of an operation has no JSON form.
     pub fn patch_operations(&self) -> Result<Value, String> {
         let mut cost = Cost::new(EXPRESSION_LIMIT);
         let Some(elements) = self.0.range().filter(|_| self.0.is_list()) else {

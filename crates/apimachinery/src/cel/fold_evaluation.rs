@@ -9,7 +9,7 @@ use super::map_builder::MapBuilder;
 use super::syntax_tree::{Fold, FoldKind};
 use super::value::Val;
 
-/// Cost of an element of a list that a macro makes, as in cel-go, where each is a list that is added to the others.
+/// Cost of adding an element to the list that a macro makes. cel-go makes a list of the element and concatenates the two lists.
 const APPENDING: u64 = 11;
 
 /// Result of a macro after some of its elements.
@@ -116,7 +116,7 @@ impl<'a> FoldState<'a> {
     }
 
     /// Adds the value of the body for an element; `visited` is `None` if the filter excludes the element. `first` is the value of the first
-    /// variable. The result is that of the macro if the element decides it.
+    /// variable. Returns the result of the macro if this element decides it.
     fn add(
         &mut self,
         first: Val<'a>,

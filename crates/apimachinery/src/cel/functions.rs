@@ -141,7 +141,7 @@ fn convert<'a>(to: &str, value: Val<'a>, cost: &mut Cost) -> Evaluated<'a> {
         ("string", Val::Ip(address)) => Val::text(address.to_string()),
         ("string", Val::Cidr(network)) => Val::text(network.text()),
         ("int", Val::Uint(value)) => Val::Int(i64::try_from(value).map_err(|_| overflow())?),
-        // As in cel-go, the smallest integer is no float's value.
+        // As in cel-go, -2⁶³ is out of range, although it is the smallest integer.
         ("int", Val::Double(value)) if -ABOVE_INT < value && value < ABOVE_INT => Val::Int(value as i64),
         ("int", Val::Double(_)) => return Err(overflow()),
         ("int", Val::String(text)) => Val::Int(text.parse().map_err(|_| from_text())?),

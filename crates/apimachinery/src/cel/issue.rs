@@ -15,6 +15,7 @@ impl Issue {
 
     /// Returns the message with its place and the line.
     pub(super) fn shown(&self, text: &str) -> String {
+        // For an empty text cel-go shows column 0 and no line.
         if text.is_empty() {
             return format!("ERROR: <input>:1:0: {}", self.message);
         }

@@ -72,7 +72,7 @@ fn is_comparable(value: &Val<'_>) -> bool {
     )
 }
 
-/// Returns the first of the places at which the list has a value; -1 if there is none.
+/// Returns the first of `places` at which the list has the wanted value; -1 if there is none.
 fn place<'a>(
     list: &Val<'a>,
     places: impl Iterator<Item = usize>,
@@ -93,7 +93,7 @@ fn is_sorted<'a>(list: &Val<'a>, cost: &mut Cost) -> Evaluated<'a> {
         if !is_comparable(&element) {
             return Err(no_overload());
         }
-        // As in the library, values of different types are in order.
+        // As in cel-go's library, neighbors of different types count as sorted.
         if let Some(previous) = &previous
             && previous.compare(&element, cost)?.is_some_and(Ordering::is_gt)
         {
@@ -175,7 +175,7 @@ pub(super) fn sort_by<'a>(list: &Val<'a>, keys: &Val<'a>, cost: &mut Cost) -> Ev
     if keys.iter().any(|key| key.type_name() != first.type_name()) {
         return Err(failed("list elements must have the same type"));
     }
-    // The bound of the library's estimate: each element is compared with each other.
+    // The bound of cel-go's estimate: each element is compared with every other.
     let count = u64::try_from(keys.len()).unwrap_or(u64::MAX);
     cost.spend(count.saturating_mul(count))?;
     let elements = list.range().into_iter().flatten();
@@ -193,17 +193,17 @@ pub(super) fn sort_by<'a>(list: &Val<'a>, keys: &Val<'a>, cost: &mut Cost) -> Ev
 
 fn slice<'a>(list: &Val<'a>, count: usize, start: i64, end: i64, cost: &mut Cost) -> Evaluated<'a> {
     let refused = |why: String| Err(failed(format!("cannot slice({start}, {end}), {why}")));
-    let (Ok(first), Ok(behind)) = (usize::try_from(start), usize::try_from(end)) else {
+    let (Ok(first), Ok(after_last)) = (usize::try_from(start), usize::try_from(end)) else {
         return refused("negative indexes not supported".to_owned());
     };
-    if first > behind {
+    if first > after_last {
         return refused("start index must be less than or equal to end index".to_owned());
     }
-    if behind > count {
+    if after_last > count {
         return refused(format!("list is length {count}"));
     }
-    cost.values(behind - first)?;
-    Ok(Val::list((first..behind).filter_map(|at| list.element(at)).collect()))
+    cost.values(after_last - first)?;
+    Ok(Val::list((first..after_last).filter_map(|at| list.element(at)).collect()))
 }
 
 fn flatten<'a>(list: &Val<'a>, depth: i64, cost: &mut Cost) -> Evaluated<'a> {

@@ -53,7 +53,7 @@ impl<'a> MapBuilder<'a> {
 }
 
 impl MapKey {
-    /// Returns the identity of a key; `None` for values that are no keys.
+    /// Returns the identity of a key; `None` for values that cannot be keys.
     fn of(key: &Val<'_>) -> Option<Self> {
         Some(match key {
             Val::Bool(value) => Self::Bool(*value),

@@ -67,11 +67,12 @@ fn read_address(text: &str) -> Result<IpAddr, String> {
 }
 
 fn read_network(text: &str) -> Result<Network, EvaluationError> {
+    // kube-apiserver adds this prefix twice: in its parser, which `Network::read` follows, and in its caller.
     Network::read(text)
         .map_err(|why| failed(format!("network address parse error during conversion from string: {why}")))
 }
 
-/// Calls a function without a target; `None` if it is no function of addresses.
+/// Calls a function without a target; `None` if it is not a function of addresses.
 pub(super) fn global<'a>(function: &str, arguments: &[Val<'a>]) -> Option<Evaluated<'a>> {
     if !matches!(function, "ip" | "cidr" | "isIP" | "isCIDR" | "ip.isCanonical") {
         return None;

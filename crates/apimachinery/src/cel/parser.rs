@@ -33,7 +33,7 @@ pub(super) fn parse(text: &str) -> Result<SyntaxNode, Vec<Issue>> {
         Ok(tokens) => return parse_tokens(text, tokens),
         Err(issues) => issues,
     };
-    // As in ANTLR, the parser goes on without the texts that are no tokens. Literals out of range are found later.
+    // As in ANTLR, the parser skips text that is not a token. Literals out of range are found later.
     let mut rest = text.to_owned();
     for issue in &issues {
         let unknown = issue.message.strip_prefix(UNRECOGNIZED).and_then(|text| text.strip_suffix('\''));
@@ -337,7 +337,7 @@ impl CelParser {
         }
     }
 
-    /// Parses an element of a list, which is optional behind a question mark.
+    /// Parses an element of a list, which is optional after a question mark.
     fn element(&mut self) -> Result<SyntaxNode, Issue> {
         let place = self.take("?");
         let element = self.expression()?;

@@ -158,7 +158,7 @@ fn counted<T>(
     found.map_err(|Exhausted| EvaluationError::TooExpensive)
 }
 
-/// Returns all matches that do not overlap. As in Go, an empty match right behind another match does not count.
+/// Returns all matches that do not overlap. As in Go, an empty match right after another match does not count.
 fn find_all<'a>(text: &str, pattern: &Pattern, limit: usize, cost: &mut Cost) -> Evaluated<'a> {
     let mut found = Vec::new();
     let (mut next, mut previous_end) = (0, None);
@@ -167,7 +167,7 @@ fn find_all<'a>(text: &str, pattern: &Pattern, limit: usize, cost: &mut Cost) ->
         cost.spend(1)?;
         let accepted = !(range.is_empty() && previous_end == Some(range.start));
         previous_end = Some(range.end);
-        // Behind an empty match the search goes on with the next character.
+        // After an empty match the search continues with the next character.
         let skipped =
             if range.is_empty() { text[range.end..].chars().next().map_or(1, char::len_utf8) } else { 0 };
         next = range.end + skipped;

@@ -147,15 +147,15 @@ impl Program {
         let limit = EXPRESSION_LIMIT.min(*budget);
         let mut cost = Cost::new(limit);
         let value = eval::evaluate(&self.root, &self.patterns, activation, locals, &mut cost);
-        let is_last = limit == *budget;
+        let is_limited_by_budget = limit == *budget;
         let of_variables = activation.composition.as_ref().map_or(0, Composition::take_cost);
         let spent = (limit - cost.left()).saturating_add(of_variables);
         let is_spent = spent > *budget;
         *budget = budget.saturating_sub(spent);
         match value {
             _ if is_spent => Err(EvaluationError::OutOfBudget),
-            // An expression that may cost as much as one alone is too expensive itself; otherwise the expressions before it are a cause too.
-            Err(EvaluationError::TooExpensive) if is_last => Err(EvaluationError::OutOfBudget),
+            // Below the whole limit of one expression, the earlier expressions have used up the budget too.
+            Err(EvaluationError::TooExpensive) if is_limited_by_budget => Err(EvaluationError::OutOfBudget),
             other => other,
         }
     }

@@ -79,7 +79,7 @@ pub fn unescape(identifier: &str) -> Option<Cow<'_, str>> {
     Some(Cow::Owned(name))
 }
 
-/// Splits the rest of an escape sequence from the text behind it.
+/// Splits the rest of an escape sequence from the text after it.
 fn word(text: &str) -> Option<(&str, &str)> {
     let end = text.find('_').filter(|end| *end > 0)?;
     Some((&text[..end], text[end..].strip_prefix("__")?))

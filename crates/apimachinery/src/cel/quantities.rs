@@ -55,7 +55,7 @@ fn sum(one: Option<(i64, i32)>, two: Option<(i64, i32)>) -> Option<(i64, i32)> {
     Some((scaled(one, one_power)?.checked_add(scaled(two, two_power)?)?, power))
 }
 
-/// Calls a function without a target; `None` if it is no function of quantities.
+/// Calls a function without a target; `None` if it is not a function of quantities.
 pub(super) fn global<'a>(function: &str, arguments: &[Val<'a>]) -> Option<Evaluated<'a>> {
     Some(match (function, arguments) {
         ("quantity", [Val::String(text)]) => CelQuantity::read(text).map(Val::Quantity).ok_or_else(|| {

@@ -79,7 +79,7 @@ pub(super) struct OldElements<'a> {
 }
 
 impl<'a> OldElements<'a> {
-    /// Reads an old list; `None` if the value is no list, or has no keys.
+    /// Reads an old list; `None` if the value is not a list, or its schema declares no keys.
     pub(super) fn of(schema: &'a ValueSchema, old: &'a Value) -> Option<Self> {
         let (SchemaList::Keyed(keys), Value::Array(elements)) = (&schema.list, old) else { return None };
         let mut known = BTreeMap::new();

@@ -152,6 +152,7 @@ impl RuleRun {
     }
 
     fn rule(&mut self, rule: &CompiledRule, subject: &RuleSubject<'_, '_>) -> Result<(), Stopped> {
+        // A transition rule skips new values, unless its `oldSelf` is optional.
         if rule.is_transition && subject.compared.old.is_none() && !rule.optional_old_self {
             return Ok(());
         }
@@ -303,7 +304,7 @@ impl RuleSubject<'_, '_> {
     }
 }
 
-/// Returns kube-apiserver's text for a rule without a value.
+/// Returns kube-apiserver's text for a rule whose evaluation failed.
 fn evaluation_failure(error: &EvaluationError, rule: &str) -> String {
     match error {
         EvaluationError::Failed(why) if why.starts_with("no such overload") => format!(

@@ -92,7 +92,7 @@ fn number(text: &str, name: &str) -> Result<u64, String> {
     text.parse().map_err(|_| out_of_range(text))
 }
 
-/// Builds Go's error for digits that are no 64-bit number.
+/// Builds Go's error for digits that are not a 64-bit number.
 fn out_of_range(text: &str) -> String {
     let why = if text.is_empty() { "invalid syntax" } else { "value out of range" };
     format!("strconv.ParseUint: parsing {}: {why}", go::quote(text))
@@ -119,7 +119,7 @@ fn check_prerelease(part: &str) -> Result<(), String> {
     Err(format!("Invalid character(s) found in prerelease {quoted}"))
 }
 
-/// Calls a function without a target; `None` if it is no function of versions.
+/// Calls a function without a target; `None` if it is not a function of versions.
 pub(super) fn global<'a>(function: &str, arguments: &[Val<'a>]) -> Option<Evaluated<'a>> {
     if !matches!(function, "semver" | "isSemver") {
         return None;

@@ -268,7 +268,7 @@ impl SyntaxReader<'_> {
     fn no_alternative(&mut self) -> RuleResult {
         let (first, second) = (self.token(0), self.token(1));
         let message = format!("no viable alternative at input '{}'", &self.text[first.at..second.end]);
-        // The end is no part of the text.
+        // The end of the input has no text.
         let message = if second.token == Token::End {
             format!("no viable alternative at input '{}'", &self.text[first.at..first.end])
         } else {

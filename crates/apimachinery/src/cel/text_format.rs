@@ -135,7 +135,7 @@ fn refusal(letter: char, given: &str) -> String {
     format!("{rule}, was given {given}")
 }
 
-/// Splits precision and letter of a clause from the text behind it.
+/// Splits precision and letter of a clause from the text after it.
 fn clause(text: &str) -> Result<(Option<usize>, char, &str), String> {
     let (precision, rest) = match text.strip_prefix('.') {
         Some(after) => {
@@ -158,7 +158,7 @@ fn clause(text: &str) -> Result<(Option<usize>, char, &str), String> {
         }
         None => (None, text),
     };
-    // The library reads bytes.
+    // cel-go reads one byte, so a letter outside of ASCII appears as its first byte.
     let Some(letter) = rest.bytes().next().map(char::from) else {
         return Err("unrecognized formatting clause".to_owned());
     };
@@ -228,7 +228,7 @@ fn hex(bytes: &[u8]) -> String {
     text
 }
 
-/// Returns the text of a float that is no number; `None` for others.
+/// Returns the text of NaN or of an infinite float; `None` for others.
 fn not_finite(number: f64) -> Option<&'static str> {
     match number {
         _ if number.is_nan() => Some("NaN"),
@@ -330,7 +330,7 @@ fn map_literal(map: &Val<'_>, cost: &mut Cost) -> Result<String, FormatError> {
 fn scalar_literal(value: &Val<'_>, cost: &mut Cost) -> Result<String, FormatError> {
     let text = match value {
         Val::Double(number) if not_finite(*number).is_some() => {
-            // Go's verb prints these words.
+            // cel-go uses Go's verb `%f` here, which prints these words.
             let word = match *number {
                 f64::INFINITY => "+Inf",
                 f64::NEG_INFINITY => "-Inf",

@@ -57,7 +57,7 @@ pub(super) fn call<'a>(
     result.map(Some)
 }
 
-/// Returns a limit; as in Go, a negative one is none.
+/// Converts a limit. As in Go, a negative limit means no limit.
 pub(super) fn unless_negative(limit: i64) -> usize {
     usize::try_from(limit).unwrap_or(usize::MAX)
 }
@@ -66,7 +66,7 @@ fn out_of_range(index: i64) -> EvaluationError {
     failed(format!("index out of range: {index}"))
 }
 
-/// Returns the offset of a character in bytes. The position behind the last character is valid.
+/// Returns the offset of a character in bytes. The position after the last character is valid.
 fn offset(text: &str, index: i64) -> Result<usize, EvaluationError> {
     let place = usize::try_from(index).map_err(|_| out_of_range(index))?;
     let offsets = text.char_indices().map(|(at, _)| at).chain([text.len()]);
@@ -78,7 +78,7 @@ fn characters(text: &str, offset: usize) -> i64 {
     integer(text[..offset].chars().count())
 }
 
-/// Searches from a position. As in cel-go, an empty text is found at any position, and others are not found from a position behind the
+/// Searches from a position. As in cel-go, an empty text is found at any position, and others are not found from a position after the
 /// end.
 fn index_of<'a>(text: &str, part: &str, from: i64) -> Evaluated<'a> {
     if part.is_empty() {
@@ -91,7 +91,7 @@ fn index_of<'a>(text: &str, part: &str, from: i64) -> Evaluated<'a> {
     Ok(Val::Int(text[start..].find(part).map_or(-1, |at| characters(text, start + at))))
 }
 
-/// Searches backwards for a match that begins at the position `last` or before. A position behind the end has none.
+/// Searches backwards for a match that begins at the position `last` or before. A position after the end has none.
 fn last_index_of<'a>(text: &str, part: &str, last: i64) -> Evaluated<'a> {
     if part.is_empty() {
         return Ok(Val::Int(last));

@@ -3,7 +3,7 @@
 use super::issue::Issue;
 use super::value::Literal;
 
-/// Beginning of the message about a text that is no token. The text and a quote follow.
+/// Beginning of the message about text that is not a token. The text and a quote follow.
 pub(super) const UNRECOGNIZED: &str = "Syntax error: token recognition error at: '";
 
 /// A token.
@@ -22,7 +22,7 @@ pub(super) struct Spanned {
     pub(super) token: Token,
     /// Offset of the first byte.
     pub(super) at: usize,
-    /// Offset behind the last byte.
+    /// Offset after the last byte.
     pub(super) end: usize,
 }
 
@@ -90,13 +90,13 @@ fn token(rest: &str) -> Scanned {
     if let Some(sign) = SIGNS.iter().find(|sign| rest.starts_with(**sign)) {
         return Ok((Token::Sign(sign), sign.len()));
     }
-    // The first sign of an operator with two signs is no token itself. ANTLR's message then contains the character behind it, too.
+    // The first sign of these two-sign operators is not a token alone. ANTLR's message then contains the next character too.
     let count = if matches!(bytes[0], b'&' | b'|' | b'=') { 2 } else { 1 };
     let wrong: String = rest.chars().take(count).collect();
     Err(unrecognized(&wrong))
 }
 
-/// Returns the error for a text that is no token. It ends with the first character at which no token goes on.
+/// Returns the error for text that is not a token. The text ends with the first character with which no token can continue.
 fn unrecognized(text: &str) -> (String, usize) {
     (format!("{UNRECOGNIZED}{text}'"), text.len())
 }
@@ -135,7 +135,7 @@ fn number(rest: &str) -> Scanned {
     integer(rest[..length].parse().ok(), unsigned(length), length)
 }
 
-/// Builds the token of an integer. The smallest `int` is written as a minus sign before 2⁶³, which is no `int` itself, so 2⁶³ is allowed
+/// Builds the token of an integer. The smallest `int` is written as a minus sign before 2⁶³, which is not an `int` itself, so 2⁶³ is allowed
 /// here.
 fn integer(value: Option<i128>, is_unsigned: bool, length: usize) -> Scanned {
     if is_unsigned {
@@ -167,7 +167,7 @@ enum Escapes {
 
 /// Reads a string or bytes; `None` if the text begins with something else.
 fn quoted(rest: &str) -> Option<Scanned> {
-    // The quote stands behind a prefix of at most two letters. A longer search would be repeated for each token.
+    // The quote follows a prefix of at most two letters. A longer search would be repeated for each token.
     let prefix = rest.bytes().take(3).position(|byte| matches!(byte, b'"' | b'\''))?;
     let (kind, escapes) = match rest.get(..prefix)?.to_ascii_lowercase().as_str() {
         "" => (Quoted::String, Escapes::Replaced),
@@ -232,7 +232,7 @@ fn closing(inner: &str, open: &str, escapes: Escapes) -> Result<usize, usize> {
     Err(at)
 }
 
-/// Returns the length of an escape sequence behind the backslash, or the offset of the first character that does not belong there.
+/// Returns the length of an escape sequence after the backslash, or the offset of the first character that does not belong there.
 fn escape(text: &str) -> Result<usize, usize> {
     let (count, radix) = match text.chars().next() {
         Some('a' | 'b' | 'f' | 'n' | 'r' | 't' | 'v' | '"' | '\'' | '\\' | '?' | '`') => return Ok(1),

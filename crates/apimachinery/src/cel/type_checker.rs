@@ -277,7 +277,7 @@ impl<'a> TypeChecker<'a> {
                 }
                 None => self.issue(at, format!("undefined field '{field}'")),
             },
-            // A word that is reserved needs no escaping behind a dot.
+            // A reserved word needs no escaping after a dot.
             Type::Composed(_, fields) => match fields
                 .get(field)
                 .or_else(|| property_name::escaped_word(field).and_then(|escaped| fields.get(&escaped)))
@@ -335,7 +335,7 @@ impl<'a> TypeChecker<'a> {
             Resolution::Of(of) => of,
             Resolution::NoOverload => self.no_overload(at, function, target, &types),
             Resolution::Undeclared => {
-                // A namespace that the environment lacks is the name of a variable to it.
+                // The environment lacks the namespace, so its name is looked up as a variable.
                 let function = match function.split_once('.') {
                     Some((namespace, function)) if !namespace.is_empty() => {
                         let place = at.saturating_sub(namespace.len() + 1 + function.len());

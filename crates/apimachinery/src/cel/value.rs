@@ -34,7 +34,7 @@ pub(super) enum Literal {
     Double(f64),
     String(String),
     Bytes(Vec<u8>),
-    /// 2⁶³, which is only valid behind a minus sign.
+    /// 2⁶³, which is only valid after a minus sign.
     IntMinimum,
 }
 
@@ -186,7 +186,7 @@ impl<'a> Val<'a> {
         }
     }
 
-    /// Returns an element of a list; `None` behind its end, or if this is not a list.
+    /// Returns an element of a list; `None` after its end, or if this is not a list.
     pub(super) fn element(&self, index: usize) -> Option<Val<'a>> {
         match self {
             Self::List(list) | Self::KeyedList(list, _) => list.get(index).cloned(),

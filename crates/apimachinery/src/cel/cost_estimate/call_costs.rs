@@ -136,7 +136,7 @@ impl<'t> CostEstimator<'t> {
                 CallEstimate::makes(text(target, 2.0 * TEXT), size)
             }
             ("split", Some(target), arguments) => {
-                // The texts between single characters are most.
+                // The most parts result from a split between all characters.
                 let limit = arguments.get(1).and_then(|limit| self.integer(limit.id));
                 let parts = limit.map_or(self.operand_size(target).max, i64::cast_unsigned);
                 CallEstimate::makes(text(target, 2.0 * TEXT), SizeRange::up_to(parts))

@@ -16,8 +16,8 @@ const MAP: u64 = 30;
 /// Cost of a message.
 const MESSAGE: u64 = 40;
 
-/// Estimates the costs of one expression. Results of nodes are kept, because cel-go keeps them too: a later look at a node does not see what
-/// became known in between.
+/// Estimates the costs of one expression. As in cel-go, results are cached by node: a second look at a node does not see facts that became
+/// known in between.
 pub(super) struct CostEstimator<'t> {
     tree: &'t ExpandedTree<'t>,
     sizes: &'t SizeSchema,
@@ -204,6 +204,7 @@ impl<'t> CostEstimator<'t> {
                 (Some(one), Some(other)) => Some(one.union(other)),
                 (one, other) => one.or(other),
             };
+            // An index has the size that the parts of its operand have.
             let part = match (call.function, *overload) {
                 ("_[_]", "(list(A), int)") => Some("@items"),
                 ("_[_]", "(map(A, B), A)") => Some("@values"),
@@ -222,6 +223,7 @@ impl<'t> CostEstimator<'t> {
     fn of_loop(&mut self, id: ExpandedId, of: &'t Loop<'t>) -> u64 {
         let mut sum = self.cost(of.range);
         sum = sum.saturating_add(self.cost(of.start));
+        // The condition and the step see all variables of the loop; the result sees only the accumulator.
         self.bind(of.accumulator, of.start);
         self.push_variables(of);
         let condition = self.cost(of.condition);
@@ -233,6 +235,7 @@ impl<'t> CostEstimator<'t> {
         sum = sum.saturating_add(self.cost(of.result));
         self.pop(of.accumulator);
         let count = self.size_or_unknown(of.range);
+        // A loop that starts with a literal yields one value, such as the bool of `all`. Other loops collect one part per round.
         match self.expr(of.start) {
             ExpandedExpr::Literal(_) => {
                 let size = self.size(of.start);
@@ -343,6 +346,7 @@ impl<'t> CostEstimator<'t> {
 
     /// Returns the size of a node's value; `None` if nothing is known about it.
     fn size(&mut self, id: ExpandedId) -> Option<SizeRange> {
+        // cel-go asks in this order: the computed or written size, the schema, the type, the variable.
         let known = self.known_sizes[id].or_else(|| literal_size(self.expr(id)));
         if known.is_some() {
             return known;

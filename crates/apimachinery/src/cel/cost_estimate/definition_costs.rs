@@ -41,7 +41,7 @@ impl Cardinality {
 #[derive(Debug, Default)]
 pub(crate) struct DefinitionCosts {
     total: u64,
-    /// The most expensive expressions that have a part in the total, in decreasing order: their fields and costs.
+    /// Fields and costs of the most expensive expressions, in decreasing order. Each costs at least one percent of the limit.
     expensive: Vec<(String, u64)>,
 }
 

@@ -112,7 +112,7 @@ struct Expansion<'t> {
 }
 
 impl<'t> Expansion<'t> {
-    /// Whether nothing can be added any more. Then the tree is not used, and each new node is the last one.
+    /// Whether the limit is reached. The tree is then discarded, so new nodes may share the last index.
     fn is_full(&self) -> bool {
         self.nodes.len() >= NODES
     }
@@ -139,6 +139,7 @@ impl<'t> Expansion<'t> {
             Expr::Ident(name) => ExpandedExpr::Ident(without_dot(name)),
             Expr::Select { operand, field } => ExpandedExpr::Select { operand: self.node(operand), field },
             Expr::Has { operand, .. } => ExpandedExpr::Has { operand: self.node(operand) },
+            // cel-go has no node for the `?` of `[?e]`.
             Expr::Call { function, target: None, arguments }
                 if function == OPTIONAL_PART && arguments.len() == 1 =>
             {
@@ -267,7 +268,7 @@ impl<'t> Expansion<'t> {
         self.add(of, ExpandedExpr::Loop(Box::new(of_loop)))
     }
 
-    /// Adds the condition under which a loop goes on.
+    /// Adds the condition under which a loop goes on. `all` and `exists` stop at the element that decides them; an error does not stop them.
     fn condition(&mut self, kind: FoldKind) -> ExpandedId {
         match kind {
             FoldKind::All | FoldKind::Exists => {
@@ -281,7 +282,7 @@ impl<'t> Expansion<'t> {
         }
     }
 
-    /// Adds the step of a loop, which makes the next result of the last one and an element.
+    /// Adds the step of a loop: the expression that computes the next result from the last result and an element.
     fn step(&mut self, fold: &'t Fold, of: &Type, variable_type: Type) -> ExpandedId {
         let (condition, step) = match fold.kind {
             FoldKind::All | FoldKind::Exists => {
@@ -321,7 +322,7 @@ impl<'t> Expansion<'t> {
         self.call(of, "_?_:_", vec![condition, step, unchanged])
     }
 
-    /// Adds the list of the results with one more element.
+    /// Adds the concatenation of the results so far and one more element.
     fn appended(&mut self, of: &Type, element: ExpandedId) -> ExpandedId {
         let results = self.accumulator(of);
         let one = self.add(of.clone(), ExpandedExpr::List(vec![element]));
@@ -330,8 +331,10 @@ impl<'t> Expansion<'t> {
 
     /// Adds `range.hasValue() ? optional.of(body with the value as a variable) : optional.none()`.
     fn optional_map(&mut self, fold: &'t Fold, of: &Type) -> ExpandedId {
+        // The range is expanded twice, as in cel-go, whose estimate counts it twice.
         let tested = self.node(&fold.range);
         let condition = self.member_call(Type::Bool, "hasValue", tested, Vec::new());
+        // In cel-go a variable is a loop over an empty list, whose cost counts.
         let range = self.add(list_of(Type::Dyn), ExpandedExpr::List(Vec::new()));
         let optional = self.node(&fold.range);
         let value_type = match &self.nodes[optional].of {

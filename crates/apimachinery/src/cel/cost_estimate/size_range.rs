@@ -44,7 +44,7 @@ impl SizeRange {
 
 /// Multiplies a number by a factor, and rounds up.
 pub(super) fn scaled(number: u64, factor: f64) -> u64 {
-    // The conversion of a larger number is the largest one.
+    // The cast of a larger number gives the largest integer.
     (number as f64 * factor).ceil() as u64
 }
 

@@ -61,7 +61,7 @@ fn patterns_have_the_syntax_of_go() {
         (r"'٣'.matches('^\\d$')", "false"),
         ("'a1b22'.findAll('[0-9]+') == ['1', '22'] && 'a1b22'.findAll('[0-9]+', 1) == ['1']", "true"),
         ("'a1b22'.find('[0-9]+$') == '22' && 'abc'.find('x') == '' && 'abc'.find('b') == 'b'", "true"),
-        // An empty match behind another one does not count.
+        // An empty match right after another one does not count.
         (
             "'baab'.findAll('a*') == ['', 'aa', ''] && 'é'.findAll('') == ['', ''] && ''.findAll('x*') == ['']",
             "true",
