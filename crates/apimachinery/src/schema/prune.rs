@@ -43,12 +43,13 @@ fn walk(schema: Option<Cursor<'_>>, value: &mut Value, type_fields: TypeFields) 
             });
         }
         Value::Array(items) => {
-            let schema = schema.filter(|schema| !keeps_everything(*schema));
+            if schema.is_some_and(keeps_everything) {
+                return;
+            }
+            // Nothing below `additionalProperties: true` has a schema: all objects there lose their fields, also those in lists.
             let items_schema = schema.and_then(Cursor::items);
-            if schema.is_some() {
-                for item in items {
-                    walk(items_schema, item, TypeFields::Unknown);
-                }
+            for item in items {
+                walk(items_schema, item, TypeFields::Unknown);
             }
         }
         _ => {}
@@ -119,10 +120,12 @@ fn find(schema: Option<Cursor<'_>>, value: &Value, path: &FieldPath<'_>, found: 
             }
         }
         Value::Array(items) => {
-            if let Some(schema) = schema.filter(|schema| !keeps_everything(*schema)) {
-                for (index, item) in items.iter().enumerate() {
-                    find(schema.items(), item, &path.index(index), found);
-                }
+            if schema.is_some_and(keeps_everything) {
+                return;
+            }
+            let items_schema = schema.and_then(Cursor::items);
+            for (index, item) in items.iter().enumerate() {
+                find(items_schema, item, &path.index(index), found);
             }
         }
         _ => {}
@@ -131,7 +134,7 @@ fn find(schema: Option<Cursor<'_>>, value: &Value, path: &FieldPath<'_>, found: 
 
 /// Meaning of a field name in an object.
 enum FieldMeaning<'a> {
-    /// A declared field: continue with its schema. With `None`, all objects inside are pruned.
+    /// A declared field: continue with its schema. With `None`, all objects inside are emptied.
     Into(Option<Cursor<'a>>),
     /// An undeclared field that is kept unchanged.
     Keep,
@@ -155,4 +158,23 @@ fn step<'a>(schema: Cursor<'a>, name: &str, type_fields: TypeFields) -> FieldMea
 /// Whether a schema preserves unknown fields and does not describe the elements of an array.
 fn keeps_everything(schema: Cursor<'_>) -> bool {
     schema.preserves_unknown_fields() && schema.items().is_none()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::schema::Schema;
+
+    /// Recorded from kube-apiserver v1.36.3.
+    #[test]
+    fn objects_without_a_schema_lose_their_fields_in_lists_too() {
+        let schema = Schema::of_crd(&json!({"type": "object", "properties": {
+            "any": {"type": "object", "additionalProperties": true},
+        }}));
+        let mut object = json!({"any": {"l": [{"x": 1}, 2], "n": [[{"z": 1}]], "o": {"y": 1}, "s": 1}});
+        assert_eq!(schema.unknown_fields(&object), ["any.l[0].x", "any.n[0][0].z", "any.o.y"]);
+        schema.prune(&mut object);
+        assert_eq!(object, json!({"any": {"l": [{}, 2], "n": [[{}]], "o": {}, "s": 1}}));
+    }
 }
