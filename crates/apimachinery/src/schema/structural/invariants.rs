@@ -61,6 +61,7 @@ fn structural(
             checker.invalid(&path.field(name), &json!(true), why);
         }
     }
+    // The two types of an integer or a string may stand in `anyOf`, or in the `anyOf` of the first schema in `allOf`.
     let first_all_of = list(schema, "allOf").first().map_or(AnyOf::Checked, AnyOf::of);
     restrictions(checker, schema, AnyOf::of(schema), first_all_of, path);
     check_type(checker, schema, level, path);
@@ -271,6 +272,7 @@ fn complete_nested(
     declared: &FieldPath<'_>,
     path: &FieldPath<'_>,
 ) {
+    // A restriction applies to declared fields only: nothing else would give them a type.
     let Some(schema) = schema else {
         let why = format!("because it is defined in {}", checker.place(path));
         checker.required(declared, &why);

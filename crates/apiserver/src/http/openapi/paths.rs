@@ -216,6 +216,7 @@ impl OperationBuilder<'_> {
         }
         if self.resource.allows("deletecollection") {
             let status = reference(&meta("Status"));
+            // For custom kinds, kube-apiserver documents only the parameters of a list, and no body.
             let mut parameters: Vec<&'static str> = LIST.to_vec();
             if !self.api.custom {
                 parameters.retain(|name| !matches!(*name, "allowWatchBookmarks" | "watch"));
@@ -283,6 +284,7 @@ impl OperationBuilder<'_> {
             "exec" => (&STREAM_METHODS, &["command", "container", "stderr", "stdin", "stdout", "tty"]),
             "attach" => (&STREAM_METHODS, &["container", "stderr", "stdin", "stdout", "tty"]),
             "portforward" => (&STREAM_METHODS, &["ports"]),
+            // A proxy.
             _ => {
                 let below = format!("{path}/{{path}}");
                 let item = self.connection(&below, subresource, "WithPath", &PROXY, &["path"]);
