@@ -38,8 +38,8 @@ pub(crate) trait Allocator {
     /// Takes an address: `wanted`, or a free one.
     fn address(&mut self, wanted: Option<Ipv4Addr>) -> Result<Ipv4Addr, Unallocated>;
 
-    /// Takes a port: `wanted`, or a free one.
-    fn port(&mut self, wanted: Option<u16>) -> Result<u16, Unallocated>;
+    /// Takes a port: `wanted`, which may be any number of a request, or a free one.
+    fn port(&mut self, wanted: Option<i64>) -> Result<i64, Unallocated>;
 }
 
 /// Reason why an address or a port is not available.

@@ -66,14 +66,11 @@ pub(super) fn allocate(
     }
     // The port for health checks is allocated once, when the Service first needs it.
     if has_health_check(spec) && !old.is_some_and(has_health_check) {
-        if let Some(number) = service_spec::no_port(&spec["healthCheckNodePort"]) {
-            let refused = |why: String| full(&format!("requested HealthCheck NodePort {number}"), &why);
-            return node_ports::refuse_number(allocator, number).map_err(refused);
-        }
         let wanted = port_number(&spec["healthCheckNodePort"]);
         let port = allocator.port(wanted).map_err(|Unallocated(why)| match wanted {
             Some(port) => full(&format!("requested HealthCheck NodePort {port}"), &why),
-            None => full("a HealthCheck NodePort", &why),
+            // kube-apiserver names the port that it did not get.
+            None => full("a HealthCheck NodePort 0", &why),
         })?;
         spec["healthCheckNodePort"] = json!(port);
     }
@@ -91,7 +88,7 @@ fn keep_allocated(old: &Value, spec: &mut Value) {
         }
     }
     if has_node_ports(old) && has_node_ports(spec) {
-        let former: BTreeMap<String, u16> = ports(old)
+        let former: BTreeMap<String, i64> = ports(old)
             .filter_map(|port| Some((port["name"].as_str().unwrap_or_default().to_owned(), node_port(port)?)))
             .collect();
         let mut used = service_spec::node_ports(spec);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use kube_apimachinery::status::FieldError;
 use serde_json::{Value, json};
 
-use super::service_spec::{allocates_all, no_port, node_port, node_ports, ports};
+use super::service_spec::{allocates_all, node_port, node_ports, ports};
 use crate::kind::{Allocator, Unallocated};
 use crate::kinds::builtin::shared::fields::elements;
 
@@ -22,19 +22,16 @@ pub(super) enum Unmet {
 /// Allocates the node ports of a new Service. Entries with the same `port`, such as those for TCP and UDP, share a node port.
 pub(super) fn allocate(allocator: &mut dyn Allocator, spec: &mut Value) -> Result<(), Unmet> {
     let all = allocates_all(spec);
-    let mut requested: BTreeMap<u64, u16> = BTreeMap::new();
+    let number_of = |port: &Value| port["port"].as_i64().unwrap_or_default();
+    let mut requested: BTreeMap<i64, i64> = BTreeMap::new();
     for port in ports(spec) {
-        if let (Some(number), Some(node_port)) = (port["port"].as_u64(), node_port(port)) {
-            requested.entry(number).or_insert(node_port);
+        if let Some(node_port) = node_port(port) {
+            requested.entry(number_of(port)).or_insert(node_port);
         }
     }
-    let mut shared: BTreeMap<u64, u16> = BTreeMap::new();
+    let mut shared: BTreeMap<i64, i64> = BTreeMap::new();
     for (at, port) in elements(spec, "ports").enumerate() {
-        if let Some(number) = no_port(&port["nodePort"]) {
-            refuse_number(allocator, number).map_err(|why| unusable(at, number, &why))?;
-            continue;
-        }
-        let (wanted, number) = (node_port(port), port["port"].as_u64().unwrap_or_default());
+        let (wanted, number) = (node_port(port), number_of(port));
         if wanted.is_none() && !all {
             continue;
         }
@@ -60,12 +57,8 @@ pub(super) fn allocate_more(
 ) -> Result<(), Unmet> {
     let all = allocates_all(spec);
     let mut taken = node_ports(old);
-    let mut seen: Vec<(String, u16)> = Vec::new();
+    let mut seen: Vec<(String, i64)> = Vec::new();
     for (at, port) in elements(spec, "ports").enumerate() {
-        if let Some(number) = no_port(&port["nodePort"]) {
-            refuse_number(allocator, number).map_err(|why| unusable(at, number, &why))?;
-            continue;
-        }
         let wanted = node_port(port);
         if wanted.is_none() && !all {
             continue;
@@ -85,25 +78,11 @@ pub(super) fn allocate_more(
     Ok(())
 }
 
-/// Refuses a number that is no port at all, like a port outside of the range. In a dry run no number is refused.
-///
-/// # Errors
-/// The reason.
-pub(super) fn refuse_number(allocator: &mut dyn Allocator, number: i64) -> Result<(), String> {
-    /// A port that no range contains.
-    const OUTSIDE: u16 = 1;
-    debug_assert!(u16::try_from(number).is_err(), "{number} is a port");
-    allocator.port(Some(OUTSIDE)).map(drop).map_err(|Unallocated(why)| why)
-}
-
-/// Builds the error of the entry at a position.
-fn unusable(at: usize, number: i64, why: &str) -> Unmet {
-    Unmet::Field(FieldError::invalid(format!("spec.ports[{at}].nodePort"), &number.to_string(), why))
-}
-
-fn take_port(allocator: &mut dyn Allocator, at: usize, wanted: Option<u16>) -> Result<u16, Unmet> {
+fn take_port(allocator: &mut dyn Allocator, at: usize, wanted: Option<i64>) -> Result<i64, Unmet> {
     allocator.port(wanted).map_err(|Unallocated(why)| match wanted {
-        Some(port) => unusable(at, port.into(), &why),
+        Some(port) => {
+            Unmet::Field(FieldError::invalid(format!("spec.ports[{at}].nodePort"), &port.to_string(), &why))
+        }
         None => Unmet::Full(why),
     })
 }

@@ -231,7 +231,7 @@ pub(crate) struct Reserving<'a> {
     taken: &'a mut ServiceAllocation,
     mode: AllocationMode,
     /// Ports of a dry run.
-    shown_ports: Vec<u32>,
+    shown_ports: Vec<i64>,
 }
 
 impl Reserving<'_> {
@@ -276,35 +276,40 @@ impl Allocator for Reserving<'_> {
         Ok(Ipv4Addr::from(number))
     }
 
-    fn port(&mut self, wanted: Option<u16>) -> Result<u16, Unallocated> {
+    fn port(&mut self, wanted: Option<i64>) -> Result<i64, Unallocated> {
+        let taken = || Unallocated("provided port is already allocated".to_owned());
+        let is_used =
+            |pool: &ServicePool, port: i64| u32::try_from(port).is_ok_and(|port| pool.ports.contains(port));
         if self.mode == AllocationMode::DryRun {
-            let number = match wanted.map(u32::from) {
-                Some(port) if self.pool.ports.contains(port) || self.shown_ports.contains(&port) => {
-                    return Err(Unallocated("provided port is already allocated".to_owned()));
+            // Any number can be shown.
+            let number = match wanted {
+                Some(port) if is_used(self.pool, port) || self.shown_ports.contains(&port) => {
+                    return Err(taken());
                 }
                 Some(port) => port,
                 // Without a reservation, kube-apiserver counts up from the second port beyond the range.
-                None => self.shown_ports.iter().max().map_or(LAST_PORT + 2, |last| last + 1),
+                None => {
+                    self.shown_ports.iter().max().map_or(i64::from(LAST_PORT) + 2, |last| (*last).max(0) + 1)
+                }
             };
             self.shown_ports.push(number);
-            return Ok(u16::try_from(number).unwrap_or(u16::MAX));
+            return Ok(number);
         }
         let band = Band { first: FIRST_PORT, last: LAST_PORT };
-        let number = match wanted.map(u32::from) {
-            Some(port) if !(band.first..=band.last).contains(&port) => {
-                return Err(Unallocated(format!(
-                    "provided port is not in the valid range. The range of valid ports is {FIRST_PORT}-{LAST_PORT}"
-                )));
-            }
-            Some(port) if self.pool.ports.contains(port) => {
-                return Err(Unallocated("provided port is already allocated".to_owned()));
-            }
-            Some(port) => port,
+        let number = match wanted {
             None => Self::choose(&self.pool.ports, band.split(32, 128), &mut self.pool.random)?,
+            Some(port) if is_used(self.pool, port) => return Err(taken()),
+            Some(port) => u32::try_from(port).ok().filter(|port| (band.first..=band.last).contains(port)).ok_or_else(
+                || {
+                    Unallocated(format!(
+                        "provided port is not in the valid range. The range of valid ports is {FIRST_PORT}-{LAST_PORT}"
+                    ))
+                },
+            )?,
         };
         self.pool.ports.add(number);
         self.taken.ports.push(number);
-        Ok(u16::try_from(number).expect("the range ends below 65536"))
+        Ok(i64::from(number))
     }
 }
 
@@ -369,7 +374,7 @@ mod tests {
         for out in ["10.0.1.6", "10.0.0.0", "10.0.0.255"] {
             assert_eq!(address(out), "the provided network does not match the current range");
         }
-        let mut port = |wanted: u16| {
+        let mut port = |wanted: i64| {
             let wanted = allocator.port(Some(wanted));
             wanted.map_or_else(|why| why.0, |port| port.to_string())
         };

@@ -53,22 +53,17 @@ pub(super) fn ports(spec: &Value) -> impl Iterator<Item = &Value> {
     spec["ports"].as_array().into_iter().flatten()
 }
 
-pub(super) fn node_ports(spec: &Value) -> Vec<u16> {
+pub(super) fn node_ports(spec: &Value) -> Vec<i64> {
     ports(spec).filter_map(node_port).collect()
 }
 
-pub(super) fn node_port(port: &Value) -> Option<u16> {
+pub(super) fn node_port(port: &Value) -> Option<i64> {
     port_number(&port["nodePort"])
 }
 
-/// Reads a port. Zero, which asks for any port, and numbers that are not ports give `None`.
-pub(super) fn port_number(value: &Value) -> Option<u16> {
-    value.as_u64().and_then(|number| u16::try_from(number).ok()).filter(|number| *number != 0)
-}
-
-/// Returns the number if it is neither a port nor zero, so that no allocator can have it.
-pub(super) fn no_port(value: &Value) -> Option<i64> {
-    value.as_i64().filter(|number| *number != 0 && port_number(value).is_none())
+/// Reads a port, which may be any number. Zero stands for any.
+pub(super) fn port_number(value: &Value) -> Option<i64> {
+    value.as_i64().filter(|number| *number != 0)
 }
 
 pub(super) fn is_empty(text: &Value) -> bool {
