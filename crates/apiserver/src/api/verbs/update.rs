@@ -208,13 +208,15 @@ pub(crate) async fn change(
         let asks_validators = matches!(reviewed, UpdateReview::Object)
             && !served.is_custom()
             && admission.asks_validators(&call.attributes(operation, Some(&old)));
-        let typed = asks_validators.then(|| new.clone());
+        // The response to a completed deletion has the empty lists of the request too: the object is not read back.
+        let is_shown = !served.is_custom() && metadata::is_terminating(&old);
+        let typed = (asks_validators || is_shown).then(|| new.clone());
         let mode = if options.dry_run { AllocationMode::DryRun } else { AllocationMode::Reserve };
         // Addresses and ports of a Service stay reserved until the commit, or the end of a dry run.
         let _reserved = prepare(call, &old, &mut new, empty, mode)?;
         // After `prepare`, because the comparison includes the fields that it restores.
         managed_fields::keep_times_of_no_op(&old, &mut new);
-        review(call, operation, reviewed, &old, &new, typed).await?;
+        review(call, operation, reviewed, &old, &new, typed.as_ref()).await?;
         // For builtin kinds `prepare` has done this, because its result is compared with the stored state.
         let differs = served.is_custom()
             && create::prepare_storage(call, &call.attributes(operation, Some(&old)), &mut new);
@@ -235,6 +237,9 @@ pub(crate) async fn change(
         if !gone && document.same(&stored.document) && is_wanted && is_unchanged() {
             call.cluster.recent.put(served, &key, &shown, old);
             return Ok(Changed::Stored(shown));
+        }
+        if gone && let Some(typed) = &typed {
+            go_struct::recall_empty(typed, &mut new);
         }
         if options.dry_run {
             return Ok(Changed::Value(call.dry_run(new).await?));
@@ -293,14 +298,14 @@ async fn mutate(
 }
 
 /// Lets plugins validate the new state of an object, or of its reviewed part. `typed` is the state with the empty lists of the request, if
-/// validators ask for it.
+/// validators or the response need it.
 async fn review(
     call: &Call,
     operation: OperationOptions<'_>,
     reviewed: UpdateReview<'_>,
     old: &Value,
     new: &Value,
-    typed: Option<Value>,
+    typed: Option<&Value>,
 ) -> Result<(), ApiError> {
     let admission = &call.context.admission;
     match reviewed {
@@ -308,7 +313,7 @@ async fn review(
             // Webhooks and policies see the empty lists, which are stored as null.
             let seen = typed.map(|typed| {
                 let mut seen = new.clone();
-                go_struct::recall_empty(&typed, &mut seen);
+                go_struct::recall_empty(typed, &mut seen);
                 seen
             });
             let attributes = call.attributes(operation, Some(old));

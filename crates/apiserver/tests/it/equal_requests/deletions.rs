@@ -132,3 +132,22 @@ async fn the_deletion_of_an_event_drops_the_finalizers_of_the_garbage_collector(
     ])
     .await;
 }
+
+/// kube-apiserver answers with the object of the request, which it neither stores nor reads back.
+#[tokio::test]
+async fn the_response_to_an_update_that_completes_a_deletion_has_the_empty_lists_of_the_request() {
+    let roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
+    let role = r#"{"metadata":{"name":"a","finalizers":["example.com/a"]},"rules":[{"verbs":["get"],"nonResourceURLs":["/a"]}]}"#;
+    let path = &format!("{roles}/a");
+    let changes = r#"{"metadata":{"finalizers":null},"rules":[]}"#;
+    check(&[
+        ("POST", roles, role, 201, &[]),
+        ("merge", path, r#"{"rules":[]}"#, 200, &["\"rules\":null"]),
+        ("DELETE", path, "", 200, &[]),
+        ("merge", &format!("{path}?dryRun=All"), changes, 200, &["\"rules\":[]"]),
+        ("merge", path, r#"{"rules":[]}"#, 200, &["\"rules\":null"]),
+        ("merge", path, changes, 200, &["\"rules\":[]"]),
+        ("GET", path, "", 404, &[]),
+    ])
+    .await;
+}
