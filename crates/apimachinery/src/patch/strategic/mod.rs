@@ -103,21 +103,31 @@ fn merge_field(
     Ok(())
 }
 
-/// Applies `$deleteFromPrimitiveList`.
+/// Applies `$deleteFromPrimitiveList`. The directive only changes the merge of a list of scalars: as in kube-apiserver, a value of any other type
+/// is merged into a field of its type, as if it had no directive.
 fn delete_from(
     schema: Option<Cursor<'_>>,
     original: &mut JsonObject,
     field: &str,
     unwanted: Value,
 ) -> Result<(), ApiError> {
-    match (original.get_mut(field), unwanted) {
-        (Some(_), Value::Null) => {
+    let Some(old) = original.get_mut(field) else { return Ok(()) };
+    match (&mut *old, unwanted) {
+        (_, Value::Null) => {
             original.remove(field);
         }
-        (Some(Value::Array(list)), Value::Array(unwanted)) => {
-            lookup(schema, field)?;
-            list::check_types(list, &unwanted)?;
-            list::remove(list, &unwanted, Keyed(None));
+        (Value::Array(list), Value::Array(unwanted)) => {
+            let (inner, strategy) = lookup(schema, field)?;
+            if list.first().or(unwanted.first()).is_some_and(Value::is_object) {
+                let strategy = PatchStrategy { merge: true, ..strategy };
+                *list = list::merge(inner, &strategy, std::mem::take(list), unwanted)?;
+            } else if !(list.is_empty() && unwanted.is_empty()) {
+                list::check_types(list, &unwanted)?;
+                list::remove(list, &unwanted, Keyed(None));
+            }
+        }
+        (old, unwanted) if go::type_of(old) == go::type_of(&unwanted) => {
+            merge_field(schema, original, field.to_owned(), unwanted)?;
         }
         _ => {}
     }
