@@ -2,6 +2,7 @@
 //! order of Go's structs.
 
 use kube_apimachinery::go;
+use kube_apimachinery::quantity::Quantity;
 use serde_json::{Map, Value, json};
 
 /// Sources of metrics, in the order of the fields of Go's `MetricSpec`.
@@ -127,6 +128,32 @@ pub(super) fn stored(metric: &Value, value: &str) -> Value {
     converted.into()
 }
 
+/// Reads the metrics or conditions of an annotation, as Go does: `null` is an empty list or struct.
+pub(super) fn structs(text: &str) -> Option<Vec<Value>> {
+    let list: Option<Vec<Value>> = serde_json::from_str(text).ok()?;
+    let list = list.unwrap_or_default().into_iter();
+    let structs = list.map(|item| if item.is_null() { json!({}) } else { item });
+    structs.map(|item| is_decodable(&item).then_some(item)).collect()
+}
+
+/// Whether Go decodes a metric or a condition of an annotation. It ignores an annotation with a value of another type.
+fn is_decodable(item: &Value) -> bool {
+    let Value::Object(fields) = item else { return item.is_null() };
+    fields.iter().filter(|(_, value)| !value.is_null()).all(|(name, value)| match name.as_str() {
+        "type" | "metricName" | "name" | "container" | "kind" | "apiVersion" | "status" | "reason"
+        | "message" => value.is_string(),
+        "targetAverageUtilization" | "currentAverageUtilization" => {
+            value.as_i64().is_some_and(|number| i32::try_from(number).is_ok())
+        }
+        "targetValue" | "currentValue" | "targetAverageValue" | "currentAverageValue" | "averageValue" => {
+            value.is_number() || value.as_str().and_then(Quantity::read).is_some()
+        }
+        "object" | "pods" | "resource" | "containerResource" | "external" | "target" => is_decodable(value),
+        "selector" | "metricSelector" => value.is_object(),
+        _ => true,
+    })
+}
+
 fn stored_source(source: &str, about: &Value, value: &str) -> Value {
     let field = |name: &str| about.get(format!("{value}{name}").as_str()).filter(|field| !field.is_null());
     let mut target = Map::new();
@@ -195,9 +222,26 @@ pub(super) fn stored_behavior(behavior: &Value) -> Option<Value> {
         let (_, value) = fields.iter().find(|(field, _)| field.eq_ignore_ascii_case(name))?;
         Some(value.clone()).filter(|value| !value.is_null())
     };
+    let fits = |object: &Value, name: &str, is_of_type: fn(&Value) -> bool| {
+        field(object, name).is_none_or(|value| is_of_type(&value))
+    };
+    // Go ignores an annotation with a value of another type.
+    let is_policy = |policy: &Value| {
+        (policy.is_object() || policy.is_null())
+            && fits(policy, "type", Value::is_string)
+            && ["value", "periodSeconds"].iter().all(|name| fits(policy, name, Value::is_i64))
+    };
     let mut converted = Map::new();
     for direction in ["scaleUp", "scaleDown"] {
         let Some(rules) = field(behavior, direction) else { continue };
+        let policies = field(&rules, "policies").unwrap_or(Value::Array(Vec::new()));
+        if !rules.is_object()
+            || !fits(&rules, "stabilizationWindowSeconds", Value::is_i64)
+            || !fits(&rules, "selectPolicy", Value::is_string)
+            || !policies.as_array().is_some_and(|policies| policies.iter().all(is_policy))
+        {
+            return None;
+        }
         let mut stored = Map::new();
         for name in ["stabilizationWindowSeconds", "selectPolicy", "tolerance"] {
             if let Some(value) = field(&rules, name) {
@@ -230,4 +274,30 @@ fn text_or_empty(value: &Value) -> Option<String> {
 fn object<'a>(fields: impl IntoIterator<Item = (&'a str, Option<String>)>) -> String {
     let fields = fields.into_iter().filter_map(|(name, value)| Some(format!("\"{name}\":{}", value?)));
     format!("{{{}}}", fields.collect::<Vec<_>>().join(","))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Observed with kube-apiserver v1.36.3.
+    #[test]
+    fn an_annotation_with_a_value_of_another_type_is_ignored() {
+        let metric = r#"[{"type":"Resource","resource":{"name":"memory","targetAverageUtilization":5}}]"#;
+        for (text, count) in [
+            ("[1]", None),
+            ("{}", None),
+            (r#"[{"type":1}]"#, None),
+            (&*metric.replace('5', "5.5"), None),
+            (&*metric.replace("{\"name", "[{\"name").replace("}}", "}]}"), None),
+            ("null", Some(0)),
+            ("[null]", Some(1)),
+            (metric, Some(1)),
+        ] {
+            assert_eq!(structs(text).map(|list| list.len()), count, "{text}");
+        }
+        assert_eq!(stored_behavior(&json!({"ScaleUp": 5})), None);
+        assert_eq!(stored_behavior(&json!({"ScaleUp": {"Policies": [5]}})), None);
+        assert!(stored_behavior(&json!({"ScaleUp": {"Policies": [{"Type": "Pods"}]}})).is_some());
+    }
 }

@@ -83,6 +83,8 @@ impl BuiltinKind for HorizontalPodAutoscaler {
         if let Some(message) = go_struct::message_of_kind(STORED, &resource.kind) {
             go_struct::complete(message, object);
         }
+        // The behavior of an annotation has no defaults of its own, but gets those of the stored version.
+        within(object, "spec", |spec| within(spec, "behavior", default_behavior));
     }
 
     fn version_annotations(&self, resource: &Resource) -> &'static [&'static str] {
@@ -140,9 +142,17 @@ fn drop_annotations(object: &mut Value) {
 
 /// Converts an object of `v1` to the stored version and back, as kube-apiserver does by decoding to its internal type. The way back
 /// rewrites the annotations.
+///
+/// An object with several metrics of the CPU utilization stays as it is, because `v1` has only one: all of them are validated and stored.
 fn normalize(object: &mut Value) {
     const KIND: &str = "HorizontalPodAutoscaler";
+    let given = object.clone();
     to_storage(object);
+    let metrics = object["spec"]["metrics"].as_array().into_iter().flatten();
+    if metrics.filter(|metric| utilization(metric, "target").is_some()).count() > 1 {
+        *object = given;
+        return;
+    }
     if let Some(message) = go_struct::message_of_kind(STORED, KIND) {
         go_struct::complete(message, object);
     }
@@ -166,9 +176,8 @@ pub(super) fn stored(object: &Value) -> Cow<'_, Value> {
 fn default(object: &mut Value) {
     let is_new = !is_older(object);
     let annotation = object["metadata"]["annotations"][KEPT[0].0].as_str();
-    let has_metrics = annotation
-        .and_then(|text| serde_json::from_str::<Vec<Value>>(text).ok())
-        .is_some_and(|metrics| !metrics.is_empty());
+    let has_metrics =
+        annotation.and_then(annotation_text::structs).is_some_and(|metrics| !metrics.is_empty());
     within(object, "spec", |spec| {
         set(spec, "minReplicas", json!(1));
         if is_new {
@@ -216,9 +225,11 @@ fn to_storage(object: &mut Value) {
             // Like kube-apiserver, this drops annotations that are not JSON.
             let text = annotations.remove(annotation);
             let text = text.as_ref().and_then(Value::as_str);
-            if let Some(value) = text.and_then(|text| serde_json::from_str::<Value>(text).ok()) {
-                texts.push((part, field, value));
-            }
+            let value = match field {
+                "behavior" => text.and_then(|text| serde_json::from_str::<Value>(text).ok()),
+                _ => text.and_then(annotation_text::structs).map(Value::Array),
+            };
+            texts.extend(value.map(|value| (part, field, value)));
         }
     }
     drop_empty_annotations(object);
@@ -271,19 +282,14 @@ fn from_storage(object: &mut Value) {
         let Some(Value::Array(list)) = object.get_mut(part).and_then(|part| remove(part, new)) else {
             continue;
         };
-        let utilization = |metric: &Value| {
-            let resource = &metric["resource"];
-            let is_processor = metric["type"] == "Resource" && resource["name"] == "cpu";
-            resource[value]["averageUtilization"].as_i64().filter(|_| is_processor)
-        };
-        let mut percents = list.iter().filter_map(utilization);
+        let mut percents = list.iter().filter_map(|metric| utilization(metric, value));
         // kube-apiserver takes the first CPU metric of the spec, but the last one of the status.
         let percent = if value == "target" { percents.next() } else { percents.next_back() };
         if let Some(percent) = percent {
             put(object, part, old, json!(percent));
         }
         // In the status, the annotation contains the CPU metric as well: the field holds only its utilization, not its value.
-        let others = list.iter().filter(|metric| value == "current" || utilization(metric).is_none());
+        let others = list.iter().filter(|metric| value == "current" || utilization(metric, value).is_none());
         let others: Vec<String> = others.map(|metric| annotation_text::shown(metric, value)).collect();
         if !others.is_empty() {
             // `KEPT[0]` is for the metrics of the spec, `KEPT[3]` for those of the status.
@@ -305,6 +311,13 @@ fn from_storage(object: &mut Value) {
     for (annotation, text) in texts {
         annotate(object, annotation, json!(text));
     }
+}
+
+/// Returns the CPU utilization in a metric of the stored version; `value` is `target`, or `current` in the status.
+fn utilization(metric: &Value, value: &str) -> Option<i64> {
+    let resource = &metric["resource"];
+    let is_processor = metric["type"] == "Resource" && resource["name"] == "cpu";
+    resource[value]["averageUtilization"].as_i64().filter(|_| is_processor)
 }
 
 fn remove(part: &mut Value, field: &str) -> Option<Value> {
@@ -350,6 +363,25 @@ mod tests {
         assert_eq!(object["metadata"]["annotations"][KEPT[annotation].0], expected);
         to_storage(&mut object);
         assert_eq!(object, *stored);
+    }
+
+    /// Observed with kube-apiserver v1.36.3.
+    #[test]
+    fn all_targets_of_the_cpu_utilization_are_validated() {
+        let metric = r#"[{"type":"Resource","resource":{"name":"cpu","targetAverageUtilization":50}}]"#;
+        let mut scaler = json!({
+            "apiVersion": "autoscaling/v1", "metadata": {"name": "a", "annotations": {KEPT[0].0: metric}},
+            "spec": {"scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "a"}, "maxReplicas": 3, TARGET: 0},
+        });
+        default(&mut scaler);
+        let metrics = stored(&scaler)["spec"]["metrics"].clone();
+        let targets: Vec<Option<i64>> =
+            metrics.as_array().unwrap().iter().map(|metric| utilization(metric, "target")).collect();
+        assert_eq!(targets, [Some(50), Some(0)]);
+        let errors = autoscaler_rules::validate(&stored(&scaler), None);
+        let why =
+            "spec.metrics[1].resource.target.averageUtilization: Invalid value: 0: must be greater than 0";
+        assert_eq!(errors.iter().map(ToString::to_string).collect::<Vec<_>>(), [why]);
     }
 
     #[test]
