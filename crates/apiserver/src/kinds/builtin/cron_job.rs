@@ -2,7 +2,6 @@
 
 mod schedule;
 
-use kube_apimachinery::go;
 use kube_apimachinery::status::FieldError;
 use serde_json::{Value, json};
 
@@ -10,7 +9,7 @@ use super::builtin_kind::BuiltinKind;
 use super::job;
 use super::shared::field_checks::{invalid_text, not_negative, required, supported};
 use super::shared::fields::{set, text, within};
-use super::shared::label_selector::invalid;
+use super::shared::label_selector::{self, invalid};
 use super::shared::{pod_spec, workload};
 use crate::kind::resource::Resource;
 
@@ -54,7 +53,7 @@ impl BuiltinKind for CronJob {
         let template = &spec["jobTemplate"]["spec"];
         if !template["selector"].is_null() {
             let field = format!("{JOB_SPEC}.selector");
-            let shown = go::json(&template["selector"]);
+            let shown = label_selector::shown(&template["selector"]);
             errors.push(FieldError::invalid(field, &shown, "`selector` will be auto-generated"));
         }
         if template["manualSelector"] == true {

@@ -19,16 +19,18 @@ pub(super) struct CSIStorageCapacity;
 impl BuiltinKind for CSIStorageCapacity {
     fn validate(&self, _resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
         let class = text(new, "storageClassName");
-        let mut errors = invalid("storageClassName", class, &names::subdomain(class));
+        let mut errors = label_selector::validate(&new["nodeTopology"], "nodeTopology");
+        errors.extend(invalid("storageClassName", class, &names::subdomain(class)));
         // Like kube-apiserver, this does not check `maximumVolumeSize`.
         let capacity = new["capacity"].as_str().and_then(Quantity::read);
         if let Some(amount) = capacity.filter(|amount| *amount < Quantity::ZERO) {
             errors.push(invalid_text("capacity", &amount.to_string(), "must be greater than or equal to 0"));
         }
-        errors.extend(label_selector::validate(&new["nodeTopology"], "nodeTopology"));
-        errors.extend(
-            old.into_iter().flat_map(|old| immutable("", old, new, &["nodeTopology", "storageClassName"])),
-        );
+        if let Some(old) = old {
+            let field = "nodeTopology";
+            errors.extend(label_selector::immutable(field, &old[field], &new[field]));
+            errors.extend(immutable("", old, new, &["storageClassName"]));
+        }
         errors
     }
 

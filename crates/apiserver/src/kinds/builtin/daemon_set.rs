@@ -79,7 +79,7 @@ impl BuiltinKind for DaemonSet {
 
     fn validate(&self, _resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
         // For DaemonSets the error about a changed selector comes first, for other workloads last.
-        let mut errors = workload::keep_selector(new, old);
+        let mut errors: Vec<FieldError> = workload::keep_selector(new, old).into_iter().collect();
         errors.extend(workload::validate_daemon_selector(&new["spec"]));
         errors.extend(pod_spec::validate(new, pod_spec::IN_WORKLOAD));
         errors.extend(workload::validate_endless(&new["spec"], "DaemonSet"));

@@ -1,6 +1,5 @@
 //! PodDisruptionBudgets.
 
-use kube_apimachinery::go;
 use kube_apimachinery::status::FieldError;
 use serde_json::Value;
 
@@ -27,7 +26,7 @@ impl BuiltinKind for PodDisruptionBudget {
             let shown = format!(
                 "{{\"MinAvailable\":{},\"Selector\":{},\"MaxUnavailable\":{},\"UnhealthyPodEvictionPolicy\":{}}}",
                 spec["minAvailable"],
-                go::json(&spec["selector"]),
+                label_selector::shown(&spec["selector"]),
                 spec["maxUnavailable"],
                 spec["unhealthyPodEvictionPolicy"]
             );

@@ -182,7 +182,7 @@ pub(super) fn validate_generated_selector(job: &Value, old: Option<&Value>) -> V
     let selects = label_selector::parse(&spec["selector"])
         .is_none_or(|selector| selector.matches_labels(Some(&Value::Object(expected))));
     if !selects {
-        let shown = go::json(&spec["selector"]);
+        let shown = label_selector::shown(&spec["selector"]);
         errors.push(FieldError::invalid("spec.selector", &shown, "`selector` not auto-generated"));
     }
     errors

@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 
 use crate::kinds::builtin::shared::fields::{elements, list, put};
 use crate::kinds::builtin::shared::immutable_fields::{immutable, immutable_struct};
+use crate::kinds::builtin::shared::label_selector;
 
 /// Checks the immutable fields of a Job. Placement and resources of a suspended Job may change, so that a queue controller can decide where
 /// it runs.
@@ -21,7 +22,7 @@ pub(super) fn validate_update(old_job: &Value, new_job: &Value) -> Vec<FieldErro
         let why = "can only be modified in tandem with spec.parallelism";
         errors.push(FieldError::invalid("spec.completions", &new["completions"].to_string(), why));
     }
-    errors.extend(immutable("spec", old, new, &["selector"]));
+    errors.extend(label_selector::immutable("spec.selector", &old["selector"], &new["selector"]));
     let template = &new["template"];
     // The comparison starts from the old template with the allowed changes applied. Anything else that differs is an error.
     errors.extend(if is_idle(old_job) {

@@ -1,12 +1,14 @@
 //! Validation of label selectors.
 
 use kube_apimachinery::go::quote;
+use kube_apimachinery::go_struct::internal_text;
 use kube_apimachinery::names;
 use kube_apimachinery::selector::LabelSelector;
 use kube_apimachinery::status::FieldError;
 use serde_json::Value;
 
 use super::fields::{list, text};
+use super::immutable_fields::IMMUTABLE;
 
 /// Validates the labels and expressions of the selector at the path `field`.
 pub(in crate::kinds::builtin) fn validate(selector: &Value, field: &str) -> Vec<FieldError> {
@@ -50,6 +52,16 @@ pub(in crate::kinds::builtin) fn validate(selector: &Value, field: &str) -> Vec<
 pub(in crate::kinds::builtin) fn parse(selector: &Value) -> Option<LabelSelector> {
     let is_valid = !selector.is_null() && validate(selector, "").is_empty();
     LabelSelector::from_object(selector).filter(|_| is_valid)
+}
+
+/// Returns a selector as messages show it, with its fields in the order of Go's struct.
+pub(in crate::kinds::builtin) fn shown(selector: &Value) -> String {
+    internal_text("*metav1.LabelSelector", selector)
+}
+
+/// Returns an error if a selector differs from the old one.
+pub(in crate::kinds::builtin) fn immutable(field: &str, old: &Value, new: &Value) -> Option<FieldError> {
+    (old != new).then(|| FieldError::invalid(field, &shown(new), IMMUTABLE))
 }
 
 /// Returns an error for each reason why a value is invalid.

@@ -6,7 +6,6 @@ use serde_json::{Value, json};
 
 use super::field_checks::{not_negative, supported};
 use super::fields::{set, set_pointer, within};
-use super::immutable_fields::immutable;
 use super::{discouraged, label_selector, pod_spec};
 
 /// Sets the strategy `RollingUpdate` and its limits, unless the client chose another strategy.
@@ -77,9 +76,9 @@ pub(in crate::kinds::builtin) fn validate_selector(
             "" => FieldError {
                 reason: "FieldValueInvalid",
                 field: "spec.selector".to_owned(),
-                message: format!("Invalid value: {selector}"),
+                message: format!("Invalid value: {}", label_selector::shown(selector)),
             },
-            why => FieldError::invalid("spec.selector", &selector.to_string(), why),
+            why => FieldError::invalid("spec.selector", &label_selector::shown(selector), why),
         });
         return (errors, SelectorValidity::Unusable);
     };
@@ -232,8 +231,8 @@ pub(in crate::kinds::builtin) fn validate_numbers(spec: &Value, fields: &[&str])
 }
 
 /// Checks that an update does not change the selector.
-pub(in crate::kinds::builtin) fn keep_selector(new: &Value, old: Option<&Value>) -> Vec<FieldError> {
-    old.map(|old| immutable("spec", &old["spec"], &new["spec"], &["selector"])).unwrap_or_default()
+pub(in crate::kinds::builtin) fn keep_selector(new: &Value, old: Option<&Value>) -> Option<FieldError> {
+    label_selector::immutable("spec.selector", &old?["spec"]["selector"], &new["spec"]["selector"])
 }
 
 fn is_empty(selector: &Value) -> bool {
