@@ -1,13 +1,16 @@
 //! `metadata` of objects: access to its fields, restoring of those that an update cannot change, and validation.
 
+mod derived_name;
 mod metadata_rules;
 
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
+pub use self::derived_name::DerivedName;
 pub use self::metadata_rules::{
-    Compared, MetadataRules, validate, validate_embedded, validate_manager, validate_new_state,
+    Compared, MetadataRules, compare, validate, validate_contained, validate_embedded, validate_manager,
+    validate_new_state,
 };
 use crate::go::{self, Layout};
 

@@ -37,6 +37,10 @@ pub enum NameRule {
     Label1035,
     /// Any segment of a URL path.
     PathSegment,
+    /// Any segment of a URL path. A prefix is such a name too.
+    WholePathSegment,
+    /// Any text: only the rules for all kinds check it.
+    Any,
     /// IP address in its canonical form. A prefix is such a name too.
     Address,
 }
@@ -50,8 +54,11 @@ pub fn name(rule: NameRule, name: &str) -> Vec<String> {
         NameRule::Label1035 => checked(name, 63, LABEL_1035, |name| {
             is_label(name) && name.starts_with(|c: char| c.is_ascii_lowercase())
         }),
-        NameRule::PathSegment if name == "." || name == ".." => vec![format!("may not be '{name}'")],
-        NameRule::PathSegment => path_segment(name),
+        NameRule::PathSegment | NameRule::WholePathSegment if name == "." || name == ".." => {
+            vec![format!("may not be '{name}'")]
+        }
+        NameRule::PathSegment | NameRule::WholePathSegment => path_segment(name),
+        NameRule::Any => Vec::new(),
         NameRule::Address => canonical_address(name).into_iter().collect(),
     }
 }
@@ -61,7 +68,7 @@ pub fn name(rule: NameRule, name: &str) -> Vec<String> {
 pub fn name_prefix(rule: NameRule, prefix: &str) -> Vec<String> {
     match (rule, prefix.strip_suffix('-')) {
         (NameRule::PathSegment, _) => path_segment(prefix),
-        (NameRule::Address, _) => name(rule, prefix),
+        (NameRule::Address | NameRule::WholePathSegment | NameRule::Any, _) => name(rule, prefix),
         (rule, Some(start)) if !start.is_empty() => name(rule, &format!("{start}a")),
         _ => name(rule, prefix),
     }
@@ -234,6 +241,8 @@ mod tests {
         // A generated name is its prefix.
         assert_eq!(name_prefix(NameRule::Address, "10.0.0.1-"), [ADDRESS]);
         assert!(name_prefix(NameRule::Address, "10.0.0.1").is_empty());
+        assert!(name_prefix(NameRule::PathSegment, "..").is_empty());
+        assert_eq!(name_prefix(NameRule::WholePathSegment, ".."), ["may not be '..'"]);
         assert!(underscored_subdomain("_srv.a_b.example").is_empty());
         assert_eq!(underscored_subdomain("a_.example").len(), 1);
     }

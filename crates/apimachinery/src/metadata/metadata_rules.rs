@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::{finalizers, is_terminating, text};
+use super::{DerivedName, finalizers, is_terminating, text};
 use crate::go::{self, Layout, quote};
 use crate::names::{self, NameRule};
 use crate::status::FieldError;
@@ -26,6 +26,8 @@ pub struct MetadataRules {
     pub name: NameRule,
     /// Whether the rules of the kind validate only the generated name, not its prefix.
     pub any_prefix: bool,
+    /// Kind with names that other fields of the object determine.
+    pub derived_name: Option<DerivedName>,
     /// Whether a CustomResourceDefinition defines the kind.
     pub custom: bool,
     /// Whether each finalizer must be a standard one or have a domain as its prefix. Most builtin kinds require it.
@@ -60,6 +62,18 @@ pub fn validate(rules: MetadataRules, object: &Value) -> Vec<FieldError> {
         validate_finalizer_names(object, &mut errors);
     }
     errors
+}
+
+/// Validates the `metadata` of a new object that fulfils the rules of its kind. kube-apiserver then applies the rules for all kinds, which also
+/// check a prefix beside a name.
+#[must_use]
+pub fn validate_contained(rules: MetadataRules, object: &Value) -> Vec<FieldError> {
+    validate_alone(general(rules), object)
+}
+
+/// Returns the rules for objects of all kinds.
+fn general(rules: MetadataRules) -> MetadataRules {
+    MetadataRules { name: NameRule::PathSegment, any_prefix: false, derived_name: None, ..rules }
 }
 
 /// Validates the type and the metadata of an embedded object at the path `place`.
@@ -123,10 +137,8 @@ pub fn validate_new_state(
     new: &Value,
     subresource: &str,
 ) -> Vec<FieldError> {
-    let general = MetadataRules { name: NameRule::PathSegment, any_prefix: false, ..rules };
-    let mut errors = validate_alone(general, new);
-    let mut differences = Vec::new();
-    validate_against(old, new, &mut differences);
+    let mut errors = validate_alone(general(rules), new);
+    let mut differences = validate_against(old, new);
     errors.extend(differences.iter().cloned());
     let is_compared = match rules.compared {
         Compared::Always => true,
@@ -156,17 +168,22 @@ pub fn validate_new_state(
 fn validate_alone(rules: MetadataRules, object: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let generate = text(object, "generateName");
-    let is_checked = !generate.is_empty() && !rules.any_prefix;
-    for error in if is_checked { names::name_prefix(rules.name, generate) } else { Vec::new() } {
-        errors.push(FieldError::invalid("metadata.generateName", &quote(generate), &error));
+    let mut refuse = |field: &str, given: &str, mut reasons: Vec<String>| {
+        if let Some(derived) = rules.derived_name {
+            derived.check(object, given, &mut reasons);
+        }
+        for why in reasons {
+            errors.push(FieldError::invalid(format!("metadata.{field}"), &quote(given), &why));
+        }
+    };
+    if !generate.is_empty() && !rules.any_prefix {
+        refuse("generateName", generate, names::name_prefix(rules.name, generate));
     }
     let name = text(object, "name");
     if name.is_empty() {
         errors.push(FieldError::required("metadata.name", "name or generateName is required"));
     } else {
-        for error in names::name(rules.name, name) {
-            errors.push(FieldError::invalid("metadata.name", &quote(name), &error));
-        }
+        refuse("name", name, names::name(rules.name, name));
     }
     validate_generation(object, &mut errors);
     validate_contents(&object["metadata"], &mut errors);
@@ -370,8 +387,18 @@ fn read(metadata: &Value, field: &str) -> Option<Value> {
     }
 }
 
+/// Compares the new metadata with the old state, as the rules of builtin kinds with qualified finalizers do. A kind with
+/// [`Compared::Never`] may do so between its other rules.
+#[must_use]
+pub fn compare(old: &Value, new: &Value) -> Vec<FieldError> {
+    let mut errors = validate_against(old, new);
+    validate_finalizer_names(new, &mut errors);
+    errors
+}
+
 /// Validates immutable fields, and the contents once more.
-fn validate_against(old: &Value, new: &Value, errors: &mut Vec<FieldError>) {
+fn validate_against(old: &Value, new: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
     if is_terminating(old) {
         let known: BTreeSet<&str> = finalizers(old).into_iter().collect();
         let given: BTreeSet<&str> = finalizers(new).into_iter().collect();
@@ -397,7 +424,8 @@ fn validate_against(old: &Value, new: &Value, errors: &mut Vec<FieldError>) {
             errors.push(FieldError::invalid(format!("metadata.{field}"), &shown, "field is immutable"));
         }
     }
-    validate_contents(&new["metadata"], errors);
+    validate_contents(&new["metadata"], &mut errors);
+    errors
 }
 
 #[cfg(test)]
@@ -421,8 +449,7 @@ mod tests {
         let old = json!({"metadata": {"name": "a", "deletionTimestamp": "2024-01-01T00:00:00Z", "finalizers": ["x.io/z"]}});
         let mut new = old.clone();
         new["metadata"]["finalizers"] = json!(["x.io/z", "x.io/q", "x.io/b", "x.io/a"]);
-        let mut errors = Vec::new();
-        validate_against(&old, &new, &mut errors);
+        let errors = validate_against(&old, &new);
         assert_eq!(
             errors[0].to_string(),
             r#"metadata.finalizers: Forbidden: no new finalizers can be added if the object is being deleted, found new finalizers []string{"x.io/a", "x.io/b", "x.io/q"}"#

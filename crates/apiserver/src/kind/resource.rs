@@ -3,7 +3,7 @@
 //! Builtin kinds come from the data files ([`crate::kinds::builtin`]), custom kinds from their definitions. The pipeline treats both
 //! equally: a difference between kinds is a value in their [`Resource`], not a condition on a kind's name.
 
-use kube_apimachinery::metadata::Compared;
+use kube_apimachinery::metadata::{Compared, DerivedName};
 use kube_apimachinery::names::NameRule;
 use kube_apimachinery::selector::{FieldRefusal, Selectable, SelectableField};
 use kube_apimachinery::table::Column;
@@ -147,11 +147,15 @@ pub(crate) struct Rules {
     pub(crate) unconditional_update: bool,
     /// Whether PUT creates a missing object.
     pub(crate) create_on_update: bool,
+    /// Whether an apply to `/status` creates a missing object, even if a PUT does not.
+    pub(crate) create_on_status_apply: bool,
     /// Whether DELETE returns the deleted object rather than a `Status`.
     pub(crate) returns_deleted_object: bool,
     pub(crate) name: NameRule,
     /// Whether the rules of the kind validate only the generated name, not its prefix.
     pub(crate) any_prefix: bool,
+    /// Kind with names that other fields of the object determine.
+    pub(crate) derived_name: Option<DerivedName>,
     /// Whether finalizers of a builtin kind need no domain.
     pub(crate) any_finalizer: bool,
     /// How many times the rules of a builtin kind repeat the validation of the new metadata in an update. Each repetition reports its

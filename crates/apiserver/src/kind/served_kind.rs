@@ -320,6 +320,7 @@ impl ServedKind {
         MetadataRules {
             name: rules.name,
             any_prefix: rules.any_prefix,
+            derived_name: rules.derived_name,
             custom,
             qualified_finalizers: !custom && !rules.any_finalizer,
             revalidated: rules.revalidated,

@@ -184,6 +184,9 @@ fn prepare(call: &Call, object: &mut Value, empty: &EmptyParts) -> Result<(), Ap
     if errors.is_empty() {
         errors = of_metadata;
     }
+    if errors.is_empty() && !served.is_custom() {
+        errors = object_meta::validate_contained(served, object);
+    }
     if !errors.is_empty() {
         return Err(call.invalid_object(object, metadata::text(object, "name"), errors));
     }

@@ -115,6 +115,11 @@ pub(crate) fn validate(served: &ServedKind, object: &Value) -> Vec<FieldError> {
     metadata::validate(served.metadata_rules(), object)
 }
 
+/// Validates the `metadata` of a new object that fulfils the rules of its kind.
+pub(crate) fn validate_contained(served: &ServedKind, object: &Value) -> Vec<FieldError> {
+    metadata::validate_contained(served.metadata_rules(), object)
+}
+
 /// Validates the `metadata` of an object's new state.
 pub(crate) fn validate_new_state(
     served: &ServedKind,

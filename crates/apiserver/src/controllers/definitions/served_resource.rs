@@ -131,6 +131,7 @@ fn resource(definition: &Value, version: &Value, names: &Value) -> Resource {
             generation: Generation::OutsideMetadata,
             unconditional_update: false,
             create_on_update: false,
+            create_on_status_apply: false,
             returns_deleted_object: false,
             name: NameRule::Subdomain,
             any_finalizer: true,
@@ -140,6 +141,7 @@ fn resource(definition: &Value, version: &Value, names: &Value) -> Resource {
             cached: true,
             custom: true,
             any_prefix: false,
+            derived_name: None,
             field_refusal: FieldRefusal::Plain,
         },
     }

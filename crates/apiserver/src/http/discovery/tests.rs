@@ -38,6 +38,7 @@ fn custom(group: &str, version: &str, plural: &str, kind: &str) -> Arc<Resource>
             generation: Generation::OutsideMetadata,
             unconditional_update: false,
             create_on_update: false,
+            create_on_status_apply: false,
             returns_deleted_object: false,
             name: NameRule::Subdomain,
             any_finalizer: true,
@@ -47,6 +48,7 @@ fn custom(group: &str, version: &str, plural: &str, kind: &str) -> Arc<Resource>
             cached: true,
             custom: true,
             any_prefix: false,
+            derived_name: None,
             field_refusal: kube_apimachinery::selector::FieldRefusal::Plain,
         },
     })

@@ -1,6 +1,5 @@
 //! APIServices. One without a service is local: this server serves its group and version itself.
 
-use kube_apimachinery::go::quote;
 use kube_apimachinery::names::{self, NameRule};
 use kube_apimachinery::status::FieldError;
 use serde_json::{Value, json};
@@ -65,14 +64,8 @@ pub(crate) fn local(now: &str) -> Value {
 
 fn validate(api: &Value) -> Vec<FieldError> {
     let spec = &api["spec"];
-    let (name, group, version) = (text(&api["metadata"], "name"), text(spec, "group"), text(spec, "version"));
-    let expected = format!("{version}.{group}");
+    let (group, version) = (text(spec, "group"), text(spec, "version"));
     let mut errors = Vec::new();
-    let wrong = names::name(NameRule::PathSegment, name);
-    if wrong.is_empty() && name != expected {
-        let why = format!("must be `spec.version+\".\"+spec.group`: {}", quote(&expected));
-        errors.push(invalid_text("metadata.name", name, &why));
-    }
     match group {
         "" if version == "v1" => {}
         "" => {

@@ -2,6 +2,7 @@
 
 use kube_apimachinery::go::quote;
 use kube_apimachinery::go_struct::internal_text;
+use kube_apimachinery::metadata;
 use kube_apimachinery::names;
 use kube_apimachinery::status::FieldError;
 use serde_json::{Map, Value, json};
@@ -53,6 +54,7 @@ impl BuiltinKind for Event {
             None if resource.group == NEW_GROUP => of_new_version(new),
             Some(old) if resource.group == NEW_GROUP => {
                 let mut errors = validate_any(resource, new);
+                errors.extend(metadata::compare(old, new));
                 errors.extend(validate_update(old, new));
                 errors
             }

@@ -2,7 +2,7 @@
 //!
 //! It lists all kinds of kube-apiserver, each with the strategy that holds its rules.
 
-use kube_apimachinery::metadata::Compared;
+use kube_apimachinery::metadata::{Compared, DerivedName};
 use kube_apimachinery::names::NameRule;
 use kube_apimachinery::selector::{FieldRefusal, SelectableField};
 
@@ -83,9 +83,11 @@ const RULES: Rules = Rules {
     generation: Generation::Never,
     unconditional_update: true,
     create_on_update: false,
+    create_on_status_apply: false,
     returns_deleted_object: false,
     name: NameRule::Subdomain,
     any_prefix: false,
+    derived_name: None,
     any_finalizer: false,
     revalidated: 1,
     compared: Compared::Always,
@@ -111,7 +113,7 @@ const SPEC_NAMED_ONCE: Rules = Rules { revalidated: 0, ..SPEC };
 const EVENT: Rules = Rules { revalidated: 0, cached: false, ..PUT };
 /// Kinds with a generation that counts changes outside of metadata and status.
 const CONTENTS: Rules = Rules { generation: Generation::OutsideMetadata, ..RULES };
-const ROLE: Rules = Rules { name: NameRule::PathSegment, ..PUT };
+const ROLE: Rules = Rules { name: NameRule::WholePathSegment, ..PUT };
 /// Kinds that configure admission.
 const ADMISSION: Rules =
     Rules { unconditional_update: false, any_finalizer: true, compared: Compared::Never, ..CONTENTS };
@@ -230,7 +232,12 @@ pub(super) static KINDS: &[KindAttributes] = &[
     kind(
         "apiregistration.k8s.io/v1",
         "apiservices",
-        Rules { name: NameRule::PathSegment, any_finalizer: true, ..CONDITIONAL },
+        Rules {
+            name: NameRule::WholePathSegment,
+            derived_name: Some(DerivedName::ApiService),
+            any_finalizer: true,
+            ..CONDITIONAL
+        },
         &APIService,
     ),
     kind("authentication.k8s.io/v1", "selfsubjectreviews", RULES, &Plain),
@@ -250,7 +257,7 @@ pub(super) static KINDS: &[KindAttributes] = &[
         ..kind(
             "certificates.k8s.io/v1",
             "certificatesigningrequests",
-            Rules { name: NameRule::PathSegment, ..RULES },
+            Rules { name: NameRule::Any, ..RULES },
             &CertificateSigningRequest,
         )
     },
@@ -258,7 +265,8 @@ pub(super) static KINDS: &[KindAttributes] = &[
         storage_group: Some(""),
         is_converted: true,
         selectable: || event_fields("regarding", "reportingController"),
-        ..kind("events.k8s.io/v1", "events", EVENT, &Event)
+        // The rules of the kind compare the metadata after other fields.
+        ..kind("events.k8s.io/v1", "events", Rules { compared: Compared::Never, ..EVENT }, &Event)
     },
     kind(
         "coordination.k8s.io/v1",
@@ -339,7 +347,12 @@ pub(super) static KINDS: &[KindAttributes] = &[
         ADMISSION,
         &AdmissionPolicyBinding,
     ),
-    kind("admissionregistration.k8s.io/v1", "validatingadmissionpolicies", ADMISSION, &AdmissionPolicy),
+    kind(
+        "admissionregistration.k8s.io/v1",
+        "validatingadmissionpolicies",
+        Rules { create_on_status_apply: true, ..ADMISSION },
+        &AdmissionPolicy,
+    ),
     kind(
         "admissionregistration.k8s.io/v1",
         "validatingadmissionpolicybindings",
@@ -413,7 +426,13 @@ pub(super) static KINDS: &[KindAttributes] = &[
         ..kind(
             "apiextensions.k8s.io/v1",
             "customresourcedefinitions",
-            Rules { unconditional_update: false, any_finalizer: true, revalidated: 0, ..SPEC },
+            Rules {
+                unconditional_update: false,
+                derived_name: Some(DerivedName::Definition),
+                any_finalizer: true,
+                revalidated: 0,
+                ..SPEC
+            },
             &Definition,
         )
     },

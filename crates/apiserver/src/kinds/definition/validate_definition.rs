@@ -7,7 +7,6 @@ mod definition_version;
 use std::collections::{BTreeMap, BTreeSet};
 
 use kube_apimachinery::go::quote;
-use kube_apimachinery::metadata;
 use kube_apimachinery::names;
 use kube_apimachinery::names::NameRule;
 use kube_apimachinery::schema::Schema;
@@ -24,15 +23,6 @@ const ERRORS: usize = 1000;
 pub(crate) fn create(definition: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let spec = &definition["spec"];
-    let name = metadata::text(definition, "name");
-    let expected = format!("{}.{}", text(&spec["names"], "plural"), text(spec, "group"));
-    // kube-apiserver runs the name check on `generateName` too, so the only valid prefix is the whole name.
-    for (field, given) in [("generateName", metadata::text(definition, "generateName")), ("name", name)] {
-        if !given.is_empty() && given != expected {
-            let detail = "must be spec.names.plural+\".\"+spec.group";
-            errors.push(FieldError::invalid(format!("metadata.{field}"), &quote(given), detail));
-        }
-    }
     check_spec(spec, &Value::Null, None, &mut errors);
     check_names(&definition["status"]["acceptedNames"], "status.acceptedNames", &mut errors);
     check_stored_versions(definition, &mut errors);

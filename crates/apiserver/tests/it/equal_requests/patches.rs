@@ -259,3 +259,59 @@ async fn the_requested_order_needs_the_merge_key_of_each_element() {
     ])
     .await;
 }
+
+#[tokio::test]
+async fn an_apply_to_the_status_of_a_missing_policy_creates_it() {
+    let path = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/a/status";
+    let policy = |spec: &str| {
+        format!(
+            r#"{{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingAdmissionPolicy","metadata":{{"name":"a"}},"spec":{{{spec}}}}}"#
+        )
+    };
+    let complete = r#""validations":[{"expression":"true"}],"matchConstraints":{"resourceRules":[{"apiGroups":["example.com"],
+        "apiVersions":["v1"],"operations":["CREATE"],"resources":["things"]}]}"#;
+    let apply = &format!("{path}?fieldManager=m");
+    check(&[
+        ("PUT", path, &policy(complete), 404, &[]),
+        ("merge", path, "{}", 404, &[]),
+        ("apply", apply, &policy(""), 422, &["spec.matchConstraints: Required value"]),
+        ("apply", apply, &policy(complete), 201, &["\"expression\":\"true\""]),
+        (
+            "apply",
+            "/apis/batch/v1/namespaces/default/jobs/a/status?fieldManager=m",
+            r#"{"apiVersion":"batch/v1","kind":"Job","metadata":{"name":"a"}}"#,
+            404,
+            &[],
+        ),
+    ])
+    .await;
+}
+
+/// The directive only changes the merge of a list of scalars.
+#[tokio::test]
+async fn a_list_of_objects_is_merged_although_the_patch_deletes_from_a_list() {
+    let nodes = "/apis/storage.k8s.io/v1/csinodes";
+    let node = r#"{"metadata":{"name":"a","labels":{"a":"b"}},"spec":{"drivers":[{"name":"a.io","nodeID":"n","topologyKeys":["a"]}]}}"#;
+    let path = &format!("{nodes}/a");
+    let delete = |elements: &str| format!(r#"{{"spec":{{"$deleteFromPrimitiveList/drivers":{elements}}}}}"#);
+    let labels = r#"{"metadata":{"$deleteFromPrimitiveList/labels":{"c":"d"}}}"#;
+    let types = "list element types are not identical: [[map[name:a.io nodeID:n topologyKeys:[a]]] [a.io]]";
+    check(&[
+        ("POST", nodes, node, 201, &[]),
+        ("strategic", path, &delete(r#"[{"name":"a.io"}]"#), 200, &[r#""name":"a.io""#]),
+        ("strategic", path, &delete(r#"[{"name":"b.io","nodeID":"n"}]"#), 200, &[r#""name":"b.io""#, "a.io"]),
+        ("strategic", path, labels, 200, &[r#""c":"d""#, r#""a":"b""#]),
+        (
+            "strategic",
+            path,
+            &delete(r#"[{"nodeID":"n"}]"#),
+            500,
+            &["does not contain declared merge key: name"],
+        ),
+        ("strategic", path, r#"{"spec":{"drivers":[{"name":"b.io","$patch":"delete"}]}}"#, 200, &["!b.io"]),
+        ("strategic", path, &delete(r#"["a.io"]"#), 500, &[types]),
+        ("strategic", path, &delete(r#""a.io""#), 200, &["a.io"]),
+        ("strategic", path, &delete("null"), 200, &[r#""drivers":null"#]),
+    ])
+    .await;
+}

@@ -24,7 +24,10 @@ pub(super) async fn apply(call: &Call, bytes: &Bytes, options: &WriteOptions) ->
     // Like a PUT, an apply to `/status` creates objects of some kinds.
     let creates = match call.path.subresource.as_str() {
         "" => true,
-        "status" => call.served.resource.rules.create_on_update,
+        "status" => {
+            let rules = &call.served.resource.rules;
+            rules.create_on_update || rules.create_on_status_apply
+        }
         _ => false,
     };
     for _ in 0..RETRIES {
