@@ -232,9 +232,11 @@ fn entries_before(old: Option<&Value>, new: &Value, writer: &Writer<'_>) -> Mana
 }
 
 fn is_reset(entries: &Value) -> bool {
+    // Go compares the decoded entry with an empty struct.
+    let is_zero = |field: &Value| field.is_null() || field == "";
     match entries.as_array().map(Vec::as_slice) {
         Some([]) => true,
-        Some([Value::Object(entry)]) => entry.is_empty(),
+        Some([Value::Object(entry)]) => entry.values().all(is_zero),
         _ => false,
     }
 }

@@ -65,6 +65,12 @@ impl Schema {
         structural::check(open_api_v3_schema, path)
     }
 
+    /// Whether an error of [`check_crd`](Self::check_crd) says that the schema has a keyword which Go cannot convert, such as `$schema`.
+    #[must_use]
+    pub fn is_inconvertible(error: &FieldError) -> bool {
+        error.message.ends_with(structural::INCONVERTIBLE)
+    }
+
     /// Returns the formats in a custom kind's schema that are not known. Values are not checked for them.
     #[must_use]
     pub fn unrecognized_formats(open_api_v3_schema: &Value) -> Vec<String> {

@@ -30,6 +30,9 @@ pub use schema_path::{Brackets, find as find_field};
 /// huge, because each error contains the path of its schema.
 const ERRORS: usize = 1 << 20;
 
+/// Error of a schema with a keyword that Go's structural schema does not have.
+pub(super) const INCONVERTIBLE: &str = "OpenAPIV3Schema 'schema' is not supported";
+
 /// Returns the errors of `schema`, which is at `path`.
 pub(super) fn check(schema: &Value, path: &str) -> Vec<FieldError> {
     let parser = SchemaParser::new();
@@ -53,7 +56,7 @@ pub(super) fn check(schema: &Value, path: &str) -> Vec<FieldError> {
     open_api::check(&mut checker, schema, open_api::InheritedRules::root(), &FieldPath::root());
     // Other keywords that make a schema inconvertible have errors of their own.
     if !convertible && checker.errors.is_empty() {
-        checker.invalid(&FieldPath::root(), &json!(""), "OpenAPIV3Schema 'schema' is not supported");
+        checker.invalid(&FieldPath::root(), &json!(""), INCONVERTIBLE);
     }
     errors
 }

@@ -45,7 +45,10 @@ impl Pairs {
     /// Returns a text of the genuine server with the values of ours.
     fn translate(&self, text: &str) -> String {
         // Short values, such as revisions, occur in other texts by chance.
-        let long = self.genuine.iter().filter(|(value, _)| value.len() > 8);
+        let is_distinct = |value: &str| {
+            value.len() > 8 || (value.len() > 5 && value.contains(|c: char| c.is_ascii_alphabetic()))
+        };
+        let long = self.genuine.iter().filter(|(value, _)| is_distinct(value));
         long.fold(text.to_owned(), |text, (genuine, ours)| text.replace(genuine.as_str(), ours))
     }
 

@@ -196,7 +196,8 @@ fn check_schema(
         return;
     }
     // This rule also applies to an unchanged schema, because the subresource may be new.
-    match Schema::forbidden_with_status(schema).filter(|_| status) {
+    let root_keyword = Schema::forbidden_with_status(schema).filter(|_| status);
+    match root_keyword {
         Some(RootKeyword::Type) => {
             let detail = "only \"object\" is allowed as the type at the root of the schema if the status subresource is enabled";
             errors.push(FieldError::invalid(format!("{place}.type"), &quote(text(schema, "type")), detail));
@@ -211,7 +212,11 @@ fn check_schema(
     }
     // A schema that is already stored may break rules that are newer than it.
     if !before.iter().any(|version| version["schema"]["openAPIV3Schema"] == *schema) {
-        let found = Schema::check_crd(schema, place);
+        let mut found = Schema::check_crd(schema, place);
+        // kube-apiserver reports that it cannot convert a schema only if the schema has no other error.
+        if root_keyword.is_some() {
+            found.retain(|error| !Schema::is_inconvertible(error));
+        }
         // Rules are only compiled for a valid schema.
         if found.is_empty() {
             errors.extend(ObjectRules::check(schema, place));
