@@ -153,7 +153,7 @@ fn run(command: &Command, flags: &[OsString], shell: &Shell) -> Result<(), Failu
         Command::Completions { shell } => {
             let mut output = Vec::new();
             clap_complete::generate(*shell, &mut Cargo::command(), "cargo-operator", &mut output);
-            // A closed pipe, as behind `| head`, is no failure.
+            // A closed pipe, as with `| head`, is not a failure.
             let _ = io::stdout().write_all(&output);
             Ok(())
         }

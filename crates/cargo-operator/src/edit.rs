@@ -74,7 +74,7 @@ impl RustFile {
             _ => None,
         });
         for attribute in structs.flatten().filter(|attribute| attribute.path().is_ident("kube")) {
-            // Other entries of the attribute are skipped, whatever their form.
+            // Skip other entries of the attribute, in any form.
             let _ = attribute.parse_nested_meta(|entry| {
                 if entry.path.is_ident("group") {
                     groups.push(entry.value()?.parse::<syn::LitStr>()?.value());
@@ -317,7 +317,7 @@ impl<'ast> Visit<'ast> for CallsOf<'_, 'ast> {
     }
 }
 
-/// Skips an entry of an attribute, whatever its form.
+/// Skips an entry of an attribute, in any form.
 fn skip(entry: &syn::meta::ParseNestedMeta<'_>) -> syn::Result<()> {
     if entry.input.peek(syn::Token![=]) {
         entry.value()?.parse::<Expr>()?;

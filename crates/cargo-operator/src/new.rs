@@ -42,7 +42,7 @@ pub struct New {
     path: Option<PathBuf>,
 }
 
-/// Makes a project in a folder of `parent`.
+/// Creates a project in a new folder of `parent`.
 ///
 /// # Errors
 ///

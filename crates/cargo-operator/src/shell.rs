@@ -88,7 +88,7 @@ impl Shell {
     /// Prints a line of a result to standard output.
     pub fn result(&self, text: impl Display) {
         end_progress();
-        // A closed pipe, as behind `| head`, is no failure.
+        // A closed pipe, as with `| head`, is not a failure.
         let _ = writeln!(std::io::stdout(), "{text}");
     }
 

@@ -82,7 +82,7 @@ impl Undo {
     }
 }
 
-/// Writes one file, and makes the folders above it.
+/// Writes one file, and creates its parent folders.
 ///
 /// # Errors
 ///
@@ -91,7 +91,7 @@ pub fn one(path: &Path, text: &str) -> Result<(), Failure> {
     bytes(path, text.as_bytes())
 }
 
-/// Writes one file of any contents, and makes the folders above it.
+/// Writes one file with any bytes, and creates its parent folders.
 ///
 /// # Errors
 ///
@@ -101,7 +101,7 @@ pub fn bytes(path: &Path, contents: &[u8]) -> Result<(), Failure> {
     written.map_err(|error| Failure::new(format!("cannot write {}: {error}", path.display())))
 }
 
-/// Writes a file that only its owner can read, and makes the folders above it.
+/// Writes a file that only its owner can read, and creates its parent folders.
 ///
 /// # Errors
 ///

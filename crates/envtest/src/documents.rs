@@ -66,7 +66,7 @@ fn unreadable(path: &Path) -> impl FnOnce(io::Error) -> DocumentError {
 mod tests {
     use super::*;
 
-    /// Users see these errors behind the name of the file: no library, and none of its options, is mentioned.
+    /// Users see these errors after the name of the file, so they must not mention the library or its options.
     #[test]
     fn errors_have_the_line_and_the_cure() {
         let object = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\n";

@@ -59,7 +59,7 @@ pub(crate) enum Action {
     Committed(Arc<Change>),
     /// A process died.
     Crashed { actor: Actor, at: String },
-    /// A process ended by itself.
+    /// A process ended on its own.
     Ended { actor: Actor, reason: String },
     /// The user began a step.
     Step(String),

@@ -24,7 +24,7 @@ const UID: &str = "impersonate-uid";
 const GROUP: &str = "impersonate-group";
 const EXTRA: &str = "impersonate-extra-";
 const AUTHENTICATION: &str = "authentication.k8s.io";
-/// Number of groups or extra values from which on the permission for all of them (`*`) is checked first.
+/// With at least this many groups or extra values, the permission for all of them (`*`) is checked first.
 const CHECK_ALL_FROM: usize = 4;
 /// Maximum number of users with a remembered last mode.
 const MAX_REMEMBERED: usize = 10_000;
@@ -291,7 +291,7 @@ impl ModeCheck<'_> {
         let subject = self.subject(verb);
         if let Some(node) = node(&self.wanted.name).filter(|_| self.is_constrained()) {
             user.groups = vec!["system:nodes".to_owned()];
-            // The permission is for the service account's own node, whatever its name.
+            // The permission is for the service account's own node, so it does not depend on the name.
             let name = if self.mode == Mode::AssociatedNode { "*" } else { node };
             return self.authorize(ResourceAction { resource: "nodes", name, ..subject });
         }

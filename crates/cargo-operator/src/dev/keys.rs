@@ -146,7 +146,7 @@ mod tests {
     fn each_key_of_the_help_has_a_meaning() {
         let keys = |has_samples: bool, has_explanations: bool| {
             let help = Key::help(has_samples, has_explanations);
-            // Behind the word `Keys`, with which a line begins.
+            // 13 characters before the text hold the word `Keys`.
             assert!(help.len() + 13 < 80, "{help}");
             help.split("   ").filter_map(|part| Key::of(part.bytes().next()?)).collect::<Vec<_>>()
         };

@@ -1,6 +1,6 @@
 //! `cargo operator dev`: an API server that outlives the operator, which is built and started again after each change.
 //!
-//! The API server is a process of its own, a copy of the project's program `dev`: this program contains no API server.
+//! This program contains no API server. The API server is a separate process: a copy of the project's program `dev`.
 
 mod begin;
 mod cluster;
@@ -106,7 +106,7 @@ struct Development {
     sources: Sources,
     /// `None` without a terminal.
     keys: Option<Keys>,
-    /// `None` after the operator has ended by itself.
+    /// `None` after the operator has ended on its own.
     operator: Option<Running>,
     /// At most one build.
     builds: JoinSet<Result<PathBuf, Failure>>,

@@ -63,7 +63,7 @@ pub(super) struct Running {
 pub(super) enum OperatorEvent {
     /// A line of its log.
     Log(LogLine),
-    /// It has ended by itself, with this status. Its log has ended before.
+    /// The operator ended on its own, with this status, after the end of its log.
     Ended(String),
 }
 

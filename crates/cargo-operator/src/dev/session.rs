@@ -1,4 +1,4 @@
-//! The API server of a session: the project's program `dev`, which `kube_envtest::dev::run` makes a server that carries out requests.
+//! The API server of a session. It runs in the project's program `dev`, where `kube_envtest::dev::run` carries out requests.
 //!
 //! Requests and messages are lines of JSON. Their forms are in `kube-envtest`, `dev/session_protocol.rs`.
 
@@ -243,7 +243,7 @@ impl Session {
         }
     }
 
-    /// The failure after the process has ended by itself.
+    /// The failure to report if the process has ended on its own.
     async fn ended(&mut self) -> Failure {
         let status = match timeout(END, self.child.wait()).await {
             Ok(Ok(status)) => status.to_string(),

@@ -254,7 +254,7 @@ pub(super) fn is_object_file(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "yaml" || extension == "yml" || extension == "json")
 }
 
-/// Whether a file is a Rust file below `src` of the project. Editors write files with names that begin with `.` or `#` beside those.
+/// Whether a file is a Rust file below `src` of the project. Temporary files of editors, whose names begin with `.` or `#`, do not count.
 fn is_source_of(project: &Path, path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     path.starts_with(project.join("src")) && name.ends_with(".rs") && !name.starts_with(['.', '#'])

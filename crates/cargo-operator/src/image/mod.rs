@@ -1,7 +1,7 @@
 //! `cargo operator image`: a container image of the operator, made without a container engine.
 //!
-//! [`elf`] reads which platform a program is for, and whether it needs files of an operating system; [`tar`] and [`oci`] make archives
-//! and image layouts. All three are pure: equal programs give equal bytes. [`prerequisites`] looks at the system before a build.
+//! [`elf`] reads which platform a program is for, and whether it needs files of an operating system; [`tar`] and [`oci`] make archives and image
+//! layouts. All three are pure: equal programs give equal bytes. [`prerequisites`] checks the system before a build.
 
 mod elf;
 mod oci;

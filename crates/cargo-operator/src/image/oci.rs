@@ -37,7 +37,7 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// Makes the layout of images with this name. Times are `created`, in seconds since 1970.
+    /// Creates the layout of images with this name. All times are `created`, in seconds since 1970.
     pub(super) fn of(images: &[Image], name: &str, created: u32) -> io::Result<Self> {
         let mut layout = Self { files: BTreeMap::new(), digest: String::new() };
         layout

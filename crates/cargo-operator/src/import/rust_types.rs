@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{definition::Definition, rust_names};
 
-/// Depth of a schema from which on fields are kept as values.
+/// Nesting depth at and beyond which fields are kept as values.
 const MAX_DEPTH: usize = 64;
 
 /// Names that the generated file uses for something else.
@@ -35,11 +35,12 @@ const TAKEN: [&str; 17] = [
 pub(super) struct Types {
     /// Structs and enums: the spec first.
     pub(super) all: Vec<RustItem>,
-    /// Whether the spec's struct has the fields of the object itself: the kind has no `spec`, or has fields beside `spec` and `status`.
+    /// Whether the spec's struct has the top-level fields of the object, because the kind has no `spec`, or has fields other than
+    /// `spec` and `status`.
     pub(super) is_root: bool,
     /// Name of the status type.
     pub(super) status: Option<String>,
-    /// Parts of the schema without types of their own.
+    /// Notes about parts of the schema that have no Rust type.
     pub(super) notes: Vec<String>,
 }
 

@@ -68,7 +68,7 @@ pub fn objects_of(text: &str) -> Result<Vec<Value>, String> {
         {
             finish(&mut document, first)?;
             first = index + 2;
-            // A document may begin beside its marker. Spaces in place of the marker keep its columns.
+            // A document may begin on the line of its marker. Spaces in place of the marker preserve columns.
             if !content.trim().is_empty() {
                 document.push_str("   ");
                 document.push_str(content);

@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use super::DevError;
 
-/// Schema of these messages. It changes when one side could misunderstand the other.
+/// Schema of these messages. It changes with every incompatible change of the messages.
 pub(super) const SCHEMA: &str = "operator-session/v2";
 
 /// A request to the session. Unknown fields are refused: if they were ignored, the session might not do what `cargo operator dev` reports.

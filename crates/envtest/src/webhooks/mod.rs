@@ -40,8 +40,8 @@ pub(crate) const ENVIRONMENT_LABEL: &str = "kube-envtest/environment";
 
 /// Installs the webhooks of an operator in its environment: [`Environment::webhooks`](crate::Environment::webhooks).
 ///
-/// An [`Operator`](crate::Operator) uses it by itself: see [`Instance::serve_webhooks`](crate::Instance::serve_webhooks). Call it
-/// for an operator that is another process, or that the test runs by itself.
+/// An [`Operator`](crate::Operator) uses it by itself: see [`Instance::serve_webhooks`](crate::Instance::serve_webhooks). Call it for an
+/// operator that runs in another process, or that the test runs without [`Operator`](crate::Operator).
 ///
 /// Clones belong to the same environment.
 #[derive(Clone)]
@@ -325,6 +325,6 @@ fn point_definitions(
 /// Random text for names.
 fn unique_id() -> String {
     use std::hash::{BuildHasher, RandomState};
-    // Each `RandomState` has keys of its own.
+    // Each `RandomState` has different random keys.
     format!("{:08x}", RandomState::new().hash_one(0) >> 32)
 }

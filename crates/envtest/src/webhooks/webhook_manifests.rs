@@ -169,7 +169,7 @@ impl Manifest {
         self
     }
 
-    /// Makes a configuration one of a single environment on a shared cluster: its name ends with `id`, and its webhooks are
+    /// Restricts a configuration to one environment on a shared cluster: its name ends with `id`, and its webhooks are
     /// called only for namespaces with the label.
     pub(super) fn isolated(mut self, id: &str, label: &str) -> Self {
         // A definition has one conversion for the whole cluster.

@@ -144,7 +144,7 @@ impl Drawing<'_> {
         self.y(self.lanes.iter().position(|known| *known == lane(actor)).unwrap_or_default())
     }
 
-    /// Bands behind the steps, every other one shaded, with their names on top.
+    /// Background bands of the steps, every other one shaded, with the names of the steps at the top.
     fn steps(&self, svg: &mut String, width: usize, height: usize) {
         let is_step = |place: &usize| self.marks[*place].kind == MarkKind::Step;
         let begins: Vec<usize> = (0..self.marks.len()).filter(is_step).collect();

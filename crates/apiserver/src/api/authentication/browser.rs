@@ -3,7 +3,7 @@
 //! A website can make its visitor's browser send requests to a server on the visitor's machine, where every client is admin. Such a request
 //! names the website in `Origin`, or in `Host` if the website's domain name resolves to this machine (DNS rebinding). A request is refused
 //! if its `Host` is a name other than those of this machine and of the Service `kubernetes`, or if its `Origin` is not the server itself.
-//! Every IP address is accepted in `Host`, because no domain name of a website can stand behind it.
+//! Every IP address is accepted in `Host`, because a request that was redirected by DNS rebinding has a domain name there.
 
 use std::net::{IpAddr, SocketAddr};
 

@@ -107,7 +107,7 @@ pub(crate) async fn create(
         };
         prepare(call, &mut candidate, &empty)?;
         if !call.path.name.is_empty() {
-            // A PUT or PATCH has only been checked for permission of its own verb so far.
+            // So far, only the permission for the verb of the PUT or PATCH was checked.
             call.authorize("create")?;
         }
         let named =

@@ -84,7 +84,7 @@ pub(crate) struct ResourceStats {
     pub(crate) silence: Option<Duration>,
 }
 
-/// Counters behind [`Stats`]. Each counter is exact, but reading all of them is no consistent snapshot.
+/// Counters behind [`Stats`]. Each counter is exact, but together they are not a consistent snapshot.
 #[derive(Debug, Default)]
 pub(in crate::cache) struct Counters {
     pub(in crate::cache) objects: AtomicUsize,

@@ -19,7 +19,7 @@ pub(super) struct PolicyBinding {
     pub(super) name: String,
     pub(super) policy: String,
     pub(super) params: Option<ParamRef>,
-    /// Further criteria, beside those of the policy.
+    /// Criteria in addition to those of the policy.
     pub(super) criteria: Option<MatchCriteria>,
     /// Consequences of a failed validation; empty for mutating policies.
     pub(super) actions: Vec<ValidationAction>,

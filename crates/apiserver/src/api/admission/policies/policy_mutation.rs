@@ -18,7 +18,7 @@ use crate::kind::registry::ServedKind;
 pub(super) enum MutationError {
     /// The failure policy decides.
     Policy(String),
-    /// The request is refused with this error, whatever the failure policy.
+    /// The request is refused with this error, regardless of the failure policy.
     Refused(ApiError),
 }
 
@@ -83,7 +83,7 @@ fn evaluated(
     }
     let authorizer = |query: &AccessQuery| input.decide(query);
     let activation = input.activation(Some(&policy.variables), Some(&authorizer));
-    // Each mutation has a budget of its own.
+    // Each mutation has a separate budget.
     match expression.value(&activation, &mut POLICY_BUDGET.clone()) {
         Ok(value) => convert(value?),
         Err(exhausted) => Err(exhausted.message()),
@@ -97,7 +97,7 @@ fn merged(
     object: &Value,
     mut configuration: Value,
 ) -> Result<Value, String> {
-    // The configuration has the type of the object, whatever type the expression sets.
+    // The configuration has the type of the object, even if the expression sets another one.
     for field in ["apiVersion", "kind"] {
         configuration[field] = object[field].clone();
     }

@@ -15,7 +15,7 @@ pub(super) struct ValidationOutcome {
     pub(super) decisions: Vec<ValidationDecision>,
     /// Keys and values of audit annotations.
     pub(super) annotations: Vec<(String, String)>,
-    /// Errors of audit annotations. They refuse the request whatever the actions of the binding are.
+    /// Errors of audit annotations. They refuse the request regardless of the actions of the binding.
     pub(super) annotation_errors: Vec<String>,
 }
 

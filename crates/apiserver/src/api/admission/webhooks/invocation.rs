@@ -31,7 +31,7 @@ pub(super) enum WebhookFailure {
     Call(String),
     /// The webhook denies the request.
     Denied(ApiError),
-    /// The request is refused with this error, whatever the failure policy.
+    /// The request is refused with this error, regardless of the failure policy.
     Refused(ApiError),
 }
 

@@ -7,8 +7,8 @@
 //! - A webhook is called if one of its rules matches the request, and its selectors and all of its match conditions hold. With
 //!   `matchPolicy: Equivalent`, a rule also matches requests for the same resource in another version; the webhook then receives the
 //!   objects in the version of its rule.
-//! - Mutating webhooks are called one after the other, ordered by the name of their configuration and their place in it. If one changes the
-//!   object, the plugins of the server run once more, and so do earlier webhooks with `reinvocationPolicy: IfNeeded`.
+//! - Mutating webhooks are called one after the other, ordered by the name of their configuration and their position in it. If one changes
+//!   the object, the plugins of the server run once more, and so do earlier webhooks with `reinvocationPolicy: IfNeeded`.
 //! - Validating webhooks are called at the same time. Of several errors, the first in that order is returned. (kube-apiserver returns the
 //!   error that arrives first.)
 //! - A call that fails refuses the request with 500, unless the `failurePolicy` is `Ignore`. A denial always refuses it.

@@ -113,8 +113,8 @@ async fn evict(call: &Call, options: &DeleteOptions, invalid: Option<ApiError>) 
     Ok(super::done(call))
 }
 
-/// Stores the condition that the pod is being evicted, as a write of its own. If the deletion requires a revision, it then requires that
-/// of this write.
+/// Stores the condition that the pod is being evicted, in a separate write. If the deletion requires a revision, it then requires that of
+/// this write.
 fn announce(call: &Call, options: &mut DeleteOptions) -> Result<(), ApiError> {
     let (served, key) = (&call.served, call.key());
     for _ in 0..RETRIES {

@@ -1,7 +1,7 @@
 //! Conversion of the objects of a watch by a webhook, before they are encoded.
 //!
 //! If the next object or event is not converted yet, the watch converts a batch that begins with it, and continues when the call has ended.
-//! The batch is kept until the next one begins. The call is a task of its own, because other requests may wait for its result while the
+//! The batch is kept until the next one begins. The call runs in a separate task, because other requests may wait for its result while the
 //! client of this watch does not read. Dropping the watch ends the call.
 
 use std::collections::BTreeMap;

@@ -34,7 +34,7 @@ impl Fault {
         self.kind() == Some(WatchFault::NoBookmarks)
     }
 
-    /// Whether the fault counts or rearranges events, so that each must be a chunk of its own.
+    /// Whether the fault counts or rearranges events, so that each must be a separate chunk.
     pub(super) fn is_about_events(self) -> bool {
         self.0.is_some_and(|faulty| {
             Cut::of(faulty.fault).is_some() || Disorder::<Bytes>::of(faulty.fault, faulty.seed).is_some()

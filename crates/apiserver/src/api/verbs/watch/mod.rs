@@ -186,7 +186,7 @@ struct Watch {
     /// Presence of the column definitions in the next table: included in the first one.
     column_definitions: ColumnDefinitions,
     ended: bool,
-    /// Whether each event is a chunk of its own, because a fault counts or rearranges them.
+    /// Whether each event is a separate chunk, because a fault counts or rearranges events.
     one_by_one: bool,
     /// Whether a test has ordered a bookmark that is still to be sent.
     bookmark_now: bool,
