@@ -1,3 +1,5 @@
+//! Differences between a run with faults and the run without them that are violations.
+
 use std::sync::Arc;
 
 use serde_json::{Value, json};

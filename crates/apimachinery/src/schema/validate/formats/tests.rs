@@ -1,3 +1,5 @@
+//! Texts that each format accepts or refuses.
+
 use super::*;
 
 #[test]

@@ -1,3 +1,5 @@
+//! The body of a review, and checks of its response.
+
 use std::convert::Infallible;
 
 use futures::FutureExt;

@@ -1,3 +1,5 @@
+//! Validation of PersistentVolumes.
+
 use super::*;
 use crate::kinds::builtin::test_helpers::check_update;
 

@@ -1,3 +1,5 @@
+//! Writes of a Job's status that kube-apiserver accepts or refuses.
+
 use serde_json::json;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Usage of quotas by objects of each resource.
+
 use serde_json::json;
 
 use super::*;

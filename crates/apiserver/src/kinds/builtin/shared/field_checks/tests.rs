@@ -1,3 +1,5 @@
+//! Valid and invalid values of single fields.
+
 use serde_json::json;
 
 use super::*;

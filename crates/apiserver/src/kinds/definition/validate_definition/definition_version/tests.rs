@@ -1,3 +1,5 @@
+//! Valid and invalid versions of a definition.
+
 use serde_json::json;
 
 use super::*;
