@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use kube_apimachinery::go;
+
 /// A page of metrics. Samples follow the header of their family; a family without samples is left out.
 #[derive(Debug, Default)]
 pub(super) struct MetricsPage {
@@ -43,26 +45,11 @@ impl MetricsPage {
         if before == ',' {
             self.text.push('}');
         }
-        self.write(format_args!(" {}\n", number(value)));
+        self.write(format_args!(" {}\n", go::float(value)));
     }
 
     fn write(&mut self, text: std::fmt::Arguments<'_>) {
         // Writing to a text cannot fail.
         let _ = self.text.write_fmt(text);
     }
-}
-
-/// Formats a number like Go's `strconv.FormatFloat(value, 'g', -1, 64)`.
-pub(super) fn number(value: f64) -> String {
-    if value == f64::INFINITY {
-        return "+Inf".to_owned();
-    }
-    let exponent = if value == 0.0 { 0 } else { value.abs().log10().floor() as i32 };
-    if (-4..21).contains(&exponent) {
-        return format!("{value}");
-    }
-    let scientific = format!("{value:e}");
-    let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
-    let (sign, digits) = exponent.strip_prefix('-').map_or(('+', exponent), |digits| ('-', digits));
-    format!("{mantissa}e{sign}{digits:0>2}")
 }

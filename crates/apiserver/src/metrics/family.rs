@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
+use kube_apimachinery::go;
 use parking_lot::RwLock;
 
 use super::SERIES;
-use super::exposition::{MetricsPage, number};
+use super::exposition::MetricsPage;
 
 /// A metric: one series for each set of labels, sorted by them.
 pub(super) struct Family<L, S> {
@@ -111,7 +112,7 @@ impl<B: Buckets> Histogram<B> {
         let bounds = B::BOUNDS.iter().copied().chain([f64::INFINITY]);
         for (count, bound) in self.counts.iter().zip(bounds) {
             total += count.load(Ordering::Relaxed);
-            page.bucket(&format!("{name}_bucket"), labels, &number(bound), total as f64);
+            page.bucket(&format!("{name}_bucket"), labels, &go::float(bound), total as f64);
         }
         let sum = Duration::from_nanos(self.nanoseconds.load(Ordering::Relaxed));
         page.sample(&format!("{name}_sum"), labels, sum.as_secs_f64());
