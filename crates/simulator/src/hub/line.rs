@@ -1,6 +1,7 @@
 //! Lines of watches.
 
 use bytes::Bytes;
+use memchr::memchr_iter;
 use serde::Deserialize;
 
 /// A line of a watch: an event.
@@ -67,18 +68,18 @@ impl Lines {
     /// Returns the lines that end in `chunk`.
     pub(crate) fn split(&mut self, chunk: &Bytes) -> Vec<Line> {
         let (mut lines, mut begin) = (Vec::new(), 0);
-        for piece in chunk.split_inclusive(|byte| *byte == b'\n') {
-            let end = begin + piece.len();
-            match (piece.ends_with(b"\n"), self.rest.is_empty()) {
-                (true, true) => lines.push(Line::new(chunk.slice(begin..end))),
-                (true, false) => {
-                    self.rest.extend_from_slice(piece);
-                    lines.push(Line::new(Bytes::from(std::mem::take(&mut self.rest))));
-                }
-                (false, _) => self.rest.extend_from_slice(piece),
-            }
+        for newline in memchr_iter(b'\n', chunk) {
+            let end = newline + 1;
+            let text = if self.rest.is_empty() {
+                chunk.slice(begin..end)
+            } else {
+                self.rest.extend_from_slice(&chunk[begin..end]);
+                Bytes::from(std::mem::take(&mut self.rest))
+            };
+            lines.push(Line::new(text));
             begin = end;
         }
+        self.rest.extend_from_slice(&chunk[begin..]);
         lines
     }
 }

@@ -79,7 +79,8 @@ impl Run<'_> {
             }
             Possible::Deliver { watch, actor, name } => {
                 let lines = self.hub.deliver(watch);
-                if actor.is_operator() {
+                // Most runs have neither, so that the name of the stream is not needed.
+                if actor.is_operator() && !(self.holds.is_empty() && self.plan.is_empty()) {
                     let stream = actor.stream(&name.target);
                     let is_other = |stream: &str, other: &str| {
                         stream != other && process_of(stream) == process_of(other)
@@ -103,17 +104,18 @@ impl Run<'_> {
         self.count_call(name);
         let mut refusal = None;
         if actor.is_operator() && name.is_write() {
-            let number = self.number_of(&seen);
+            let call = name.to_string();
+            let number = self.number_of(*id, &call);
             // At the calls before which `crashes` in `explore/strategies.rs` crashes the operator.
             if self.writes.is_empty() || self.others_changed {
-                self.note_crash_point(CrashPlace { call: name.to_string(), number, is_carried_out: false });
+                self.note_crash_point(CrashPlace { call: call.clone(), number, is_carried_out: false });
             }
-            match self.deviate(&seen, number).await {
+            match self.deviate(&seen, &call, number).await {
                 CallDeviation::Postponed => return Ok(()),
                 CallDeviation::Refused(how) => refusal = Some(how),
                 CallDeviation::None => {}
             }
-            self.record_write(&seen, number);
+            self.record_write(&seen, call, number);
         }
         if actor.is_operator() && name.is_read() {
             refusal = self.note_read(name);
@@ -149,23 +151,32 @@ impl Run<'_> {
         }
     }
 
-    /// Number of a write among those with its name. A call that was held or paused keeps the number of its first turn.
-    fn number_of(&mut self, seen: &Seen) -> u32 {
-        if let Some(number) = self.numbers.get(&seen.id) {
+    /// Number of a write among those with its name, `call`. A call that was held or paused keeps the number of its first turn.
+    fn number_of(&mut self, id: u64, call: &str) -> u32 {
+        if let Some(number) = self.numbers.get(&id) {
             return *number;
         }
-        let count = self.counts.entry(seen.name.to_string()).or_default();
-        *count += 1;
-        self.numbers.insert(seen.id, *count);
-        *count
+        let number = self.count(call);
+        self.numbers.insert(id, number);
+        number
+    }
+
+    /// Counts a call by its name, and returns how many there were.
+    fn count(&mut self, call: &str) -> u32 {
+        // Most names are known, so that the text is not copied.
+        if let Some(count) = self.counts.get_mut(call) {
+            *count += 1;
+            return *count;
+        }
+        self.counts.insert(call.to_owned(), 1);
+        1
     }
 
     /// Takes the deviations at a write out of the plan. Those that happen when the answer is due are noted.
-    async fn deviate(&mut self, seen: &Seen, number: u32) -> CallDeviation {
+    async fn deviate(&mut self, seen: &Seen, call: &str, number: u32) -> CallDeviation {
         let Seen { id, actor, name } = seen;
-        let call = name.to_string();
         let mut taken = CallDeviation::None;
-        while let Some(deviation) = self.deviation(&call, number) {
+        while let Some(deviation) = self.deviation(call, number) {
             match deviation.what {
                 DeviationKind::CrashBefore(restart) => {
                     self.crash(*actor, &format!("before it sends: {name}"), restart).await;
@@ -214,15 +225,15 @@ impl Run<'_> {
     }
 
     /// Records a write that is carried out now.
-    fn record_write(&mut self, seen: &Seen, number: u32) {
-        let Seen { id, actor, name } = seen;
+    fn record_write(&mut self, seen: &Seen, call: String, number: u32) {
+        let Seen { id, actor, .. } = seen;
         if self.crashes_again(*actor) {
             let due = DueAnswer { caller: *actor, collects: false, lost: None };
             let due = self.due.entry(*id).or_insert(due);
             due.lost.get_or_insert(DeviationKind::CrashAfter(Restart::AtOnce));
         }
         let write = Write {
-            call: name.to_string(),
+            call,
             number,
             step: self.begun,
             is_visible: false,
@@ -235,9 +246,7 @@ impl Run<'_> {
     /// Counts a read, and returns how the plan refuses it.
     fn note_read(&mut self, name: &CallName) -> Option<Refusal> {
         let call = name.to_string();
-        let count = self.counts.entry(call.clone()).or_default();
-        *count += 1;
-        let number = *count;
+        let number = self.count(&call);
         let mut refusal = None;
         while let Some(deviation) = self.deviation(&call, number) {
             match deviation.what {
