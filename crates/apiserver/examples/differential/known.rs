@@ -11,9 +11,8 @@ struct Known {
     is: fn(&str, &Difference) -> bool,
 }
 
-const KNOWN: [Known; 17] = [
+const KNOWN: [Known; 16] = [
     Known { reason: "the text of a ControllerRevision's data is not compared", is: is_revision },
-    Known { reason: "metadata are validated together with the contents", is: is_late_metadata },
     Known { reason: "several objects are converted by one call of a webhook", is: is_conversion_batch },
     Known { reason: "errors of strategic merge patches name fewer types of Go", is: is_strategic_error },
     Known { reason: "errors about undeclared fields are complete", is: is_partial_schema_error },
@@ -208,19 +207,6 @@ fn is_custom(subject: &str) -> bool {
     ["widgets", "gadgets", "sprockets", "gizmos", "customresourcedefinitions"]
         .iter()
         .any(|plural| subject.ends_with(plural))
-}
-
-/// kube-apiserver checks names that only must be path segments only in an object without other errors.
-fn is_late_metadata(subject: &str, difference: &Difference) -> bool {
-    !is_custom(subject)
-        && difference.path == "causes"
-        && !names_metadata(&difference.genuine)
-        && difference.ours.lines().all(|line| line.starts_with("metadata.") && line.contains(": may not "))
-}
-
-/// Whether an error is about a field of the object's metadata.
-fn names_metadata(text: &str) -> bool {
-    text.split([' ', '[', '\n']).any(|word| word.starts_with("metadata."))
 }
 
 /// kube-apiserver compares the text of the data as it was sent, with its spaces, which the embedded server does not keep.
