@@ -71,10 +71,16 @@ impl Call {
     /// 500 if a webhook has to convert the object and fails.
     pub(crate) async fn dry_run(&self, object: Value) -> Result<Value, ApiError> {
         let mut object = self.context.converter.round_trip(&self.cluster, &self.served, object).await?;
-        if self.served.is_custom() {
-            self.served.schema.prune(&mut object);
+        let served = &self.served;
+        if served.is_custom() {
+            served.schema.prune(&mut object);
         }
-        self.served.coerce_metadata(&mut object);
+        if served.resource.is_converted {
+            served.strategy.convert_to_storage(served, &mut object);
+            served.strategy.convert_from_storage(served, &mut object);
+            served.conform(&mut object);
+        }
+        served.coerce_metadata(&mut object);
         Ok(object)
     }
 
