@@ -12,6 +12,9 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess,
 use serde_json::{Map, Number, Value};
 
 mod go_json;
+mod ordered;
+
+pub use ordered::{JsonTree, OrderedValue, Shape};
 
 /// Maximum number of duplicate and unknown fields that strict decoding reports, as in Go's decoder.
 pub const COMPLAINTS: usize = 100;

@@ -99,6 +99,11 @@ fn element(kind: Option<PartType>) -> Option<PartType> {
     }
 }
 
+/// Returns the position of a field in the declaration of its struct; `None` if the struct does not have it.
+pub(crate) fn declared_place(message: &'static Message, name: &str) -> Option<usize> {
+    declared_names(message).iter().position(|declared| *declared == name)
+}
+
 /// Returns the JSON names of a struct's fields in the order of its declaration.
 fn declared_names(message: &'static Message) -> Vec<&'static str> {
     // The type of an object is an embedded struct without a protobuf number.

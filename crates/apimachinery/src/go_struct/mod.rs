@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::OnceLock;
 
+pub(crate) use declared_order::declared_place;
 pub use declared_order::patched_text;
 pub use empty_collections::EmptyCollections;
 pub use internal_struct::{internal_diff, internal_text};

@@ -1,24 +1,22 @@
 //! Repeated fields of a JSON document, as Go decodes them: each value is decoded into the struct that the one before has filled.
 
-use std::fmt;
-
-use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
 use super::{Count, Field, GoType, Message};
+use crate::decode::OrderedValue;
 
 /// Decodes a document of a kind with repeated fields. Their structs and maps are merged, and lists element by element; of other values the
 /// last one counts. The fields of a map are not merged: Go decodes each of them into a new value. `None` if the text is not JSON.
 #[must_use]
 pub fn merge_repeated(text: &[u8], kind: &'static Message) -> Option<Value> {
-    let RepeatingValue::Object(fields) = serde_json::from_slice(text).ok()? else { return None };
+    let OrderedValue::Object(fields) = OrderedValue::parse(text)? else { return None };
     let mut object = Map::new();
     fill(&mut object, kind, fields);
     Some(Value::Object(object))
 }
 
 /// Decodes fields into an object that may have values already.
-fn fill(object: &mut Map<String, Value>, message: &'static Message, fields: Vec<(String, RepeatingValue)>) {
+fn fill(object: &mut Map<String, Value>, message: &'static Message, fields: Vec<(String, OrderedValue)>) {
     for (name, value) in fields {
         let before = object.get_mut(&name).map(Value::take);
         let value = match message.slot(&name) {
@@ -29,17 +27,17 @@ fn fill(object: &mut Map<String, Value>, message: &'static Message, fields: Vec<
     }
 }
 
-fn decode(before: Option<Value>, field: &Field, value: RepeatingValue) -> Value {
+fn decode(before: Option<Value>, field: &Field, value: OrderedValue) -> Value {
     match (field.count, field.kind, value) {
         (Count::One, GoType::Message(message), value) => decode_struct(before, message, value),
-        (Count::Map, kind, RepeatingValue::Object(fields)) => {
+        (Count::Map, kind, OrderedValue::Object(fields)) => {
             let mut map = object(before);
             for (name, value) in fields {
                 map.insert(name, decode_element(None, kind, value));
             }
             Value::Object(map)
         }
-        (Count::List, kind, RepeatingValue::List(items)) => {
+        (Count::List, kind, OrderedValue::List(items)) => {
             let mut old = match before {
                 Some(Value::Array(old)) => old,
                 _ => Vec::new(),
@@ -51,16 +49,16 @@ fn decode(before: Option<Value>, field: &Field, value: RepeatingValue) -> Value 
     }
 }
 
-fn decode_element(before: Option<Value>, kind: GoType, value: RepeatingValue) -> Value {
+fn decode_element(before: Option<Value>, kind: GoType, value: OrderedValue) -> Value {
     match kind {
         GoType::Message(message) => decode_struct(before, message, value),
         _ => value.last(),
     }
 }
 
-fn decode_struct(before: Option<Value>, message: &'static Message, value: RepeatingValue) -> Value {
+fn decode_struct(before: Option<Value>, message: &'static Message, value: OrderedValue) -> Value {
     match value {
-        RepeatingValue::Object(fields) => {
+        OrderedValue::Object(fields) => {
             let mut filled = object(before);
             fill(&mut filled, message, fields);
             Value::Object(filled)
@@ -74,82 +72,6 @@ fn object(value: Option<Value>) -> Map<String, Value> {
     match value {
         Some(Value::Object(fields)) => fields,
         _ => Map::new(),
-    }
-}
-
-/// A JSON value with all of its repeated fields.
-enum RepeatingValue {
-    Leaf(Value),
-    List(Vec<RepeatingValue>),
-    Object(Vec<(String, RepeatingValue)>),
-}
-
-impl RepeatingValue {
-    /// Returns the value with the last one of each repeated field.
-    fn last(self) -> Value {
-        match self {
-            Self::Leaf(value) => value,
-            Self::List(items) => Value::Array(items.into_iter().map(Self::last).collect()),
-            Self::Object(fields) => {
-                Value::Object(fields.into_iter().map(|(name, value)| (name, value.last())).collect())
-            }
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for RepeatingValue {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(RepeatingVisitor)
-    }
-}
-
-struct RepeatingVisitor;
-
-impl<'de> Visitor<'de> for RepeatingVisitor {
-    type Value = RepeatingValue;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a JSON value")
-    }
-
-    fn visit_bool<E>(self, value: bool) -> Result<RepeatingValue, E> {
-        Ok(RepeatingValue::Leaf(value.into()))
-    }
-
-    fn visit_i64<E>(self, value: i64) -> Result<RepeatingValue, E> {
-        Ok(RepeatingValue::Leaf(value.into()))
-    }
-
-    fn visit_u64<E>(self, value: u64) -> Result<RepeatingValue, E> {
-        Ok(RepeatingValue::Leaf(value.into()))
-    }
-
-    fn visit_f64<E>(self, value: f64) -> Result<RepeatingValue, E> {
-        Ok(RepeatingValue::Leaf(value.into()))
-    }
-
-    fn visit_str<E>(self, value: &str) -> Result<RepeatingValue, E> {
-        Ok(RepeatingValue::Leaf(value.into()))
-    }
-
-    fn visit_unit<E>(self) -> Result<RepeatingValue, E> {
-        Ok(RepeatingValue::Leaf(Value::Null))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<RepeatingValue, A::Error> {
-        let mut list = Vec::new();
-        while let Some(item) = items.next_element()? {
-            list.push(item);
-        }
-        Ok(RepeatingValue::List(list))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<RepeatingValue, A::Error> {
-        let mut object = Vec::new();
-        while let Some(field) = fields.next_entry()? {
-            object.push(field);
-        }
-        Ok(RepeatingValue::Object(object))
     }
 }
 

@@ -8,13 +8,19 @@ use serde_json::{Map, Number, Value};
 use super::Cursor;
 use super::go_types::GoPlace;
 use super::node::{JsonType, ValueKind};
-use crate::decode;
+use crate::decode::{self, JsonTree, OrderedValue, Shape};
 use crate::go::Layout;
 use crate::{go, quantity};
 
-/// Returns Go's message if a builtin object does not decode. As in Go, only the first error is reported.
-pub(super) fn decode_error(schema: Cursor<'_>, object: &Value, sent: &[u8]) -> Option<String> {
+/// Returns Go's message if a builtin object does not decode. As in Go, only one error is reported, which depends on the order of the fields.
+pub(super) fn decode_error<T: JsonTree>(schema: Cursor<'_>, object: &T, sent: &[u8]) -> Option<String> {
     Decoder::new(schema.definition_name().map_or("", type_name), sent).run(schema, object)
+}
+
+/// Like [`decode_error`], for the text of the object, whose fields keep their order and are decoded each time they occur. Messages quote
+/// numbers from the text `sent`.
+pub(super) fn text_decode_error(schema: Cursor<'_>, text: &[u8], sent: &[u8]) -> Option<String> {
+    decode_error(schema, &OrderedValue::parse(text)?, sent)
 }
 
 /// Like [`decode_error`], for `metadata` on its own.
@@ -29,6 +35,8 @@ pub(super) fn metadata_error(schema: Cursor<'_>, metadata: &Value) -> Option<Str
 /// Searches for the first mismatch. Go names the struct that contains the field, and the field's path without indexes.
 struct Decoder<'a> {
     owner: &'a str,
+    /// Whether the values belong to a type with a decoder of its own. Go then names the struct that contains the value of that type.
+    is_nested: bool,
     path: Vec<GoPlace<'a>>,
     /// Text of the request, from which messages quote numbers.
     sent: &'a [u8],
@@ -41,17 +49,17 @@ struct Refusal(String);
 
 impl<'a> Decoder<'a> {
     fn new(owner: &'a str, sent: &'a [u8]) -> Self {
-        Self { owner, path: Vec::new(), sent, mismatch: None }
+        Self { owner, is_nested: false, path: Vec::new(), sent, mismatch: None }
     }
 
-    fn run(mut self, schema: Cursor<'a>, value: &'a Value) -> Option<String> {
+    fn run<T: JsonTree>(mut self, schema: Cursor<'a>, value: &'a T) -> Option<String> {
         match self.check(schema, value) {
             Ok(()) => self.mismatch,
             Err(Refusal(why)) => Some(why),
         }
     }
 
-    fn check(&mut self, schema: Cursor<'a>, value: &'a Value) -> Result<(), Refusal> {
+    fn check<T: JsonTree>(&mut self, schema: Cursor<'a>, value: &'a T) -> Result<(), Refusal> {
         let expected = match schema.kind() {
             ValueKind::Of(expected) => expected,
             ValueKind::IntOrString if schema.format() == Some("int-or-string") => {
@@ -64,38 +72,37 @@ impl<'a> Decoder<'a> {
             ValueKind::Any | ValueKind::Opaque => return self.schema_or_other(schema, value),
         };
         let is_time = || schema.format() == Some("date-time");
-        match (expected, value) {
-            (_, Value::Null) | (JsonType::Boolean, Value::Bool(_)) | (JsonType::Number, Value::Number(_)) => {
-            }
-            (JsonType::String, Value::String(text)) if is_time() => {
+        match (expected, value.shape()) {
+            (_, Shape::Null) | (JsonType::Boolean, Shape::Bool) | (JsonType::Number, Shape::Number(_)) => {}
+            (JsonType::String, Shape::String(text)) if is_time() => {
                 return go::time(text, layout(schema)).map(drop).map_err(Refusal);
             }
-            (JsonType::String, Value::String(text)) if schema.is_bytes() => {
+            (JsonType::String, Shape::String(text)) if schema.is_bytes() => {
                 if let Some(at) = illegal_base64(text) {
                     self.note(format!("illegal base64 data at input byte {at}"));
                 }
             }
-            (JsonType::String, Value::Array(items)) if schema.is_bytes() => {
+            (JsonType::String, Shape::List(items)) if schema.is_bytes() => {
                 self.list_of_bytes(items);
             }
-            (JsonType::String, Value::String(_)) => {}
-            (JsonType::Integer, Value::Number(number)) => {
+            (JsonType::String, Shape::String(_)) => {}
+            (JsonType::Integer, Shape::Number(number)) => {
                 let bits = if schema.format() == Some("int32") { 32 } else { 64 };
                 if !fits(number, bits) {
                     self.note(self.mismatch(&self.expected(schema), &self.quoted(number)));
                 }
             }
-            (JsonType::Object, Value::Object(fields)) => {
+            (JsonType::Object, Shape::Object) => {
                 let outer = self.owner;
-                if let Some(name) = schema.definition_name() {
+                if let Some(name) = schema.definition_name().filter(|_| !self.is_nested) {
                     self.owner = type_name(name);
                 }
-                for (name, value) in fields {
+                for (name, value) in value.fields() {
                     self.field(schema, name, value)?;
                 }
                 self.owner = outer;
             }
-            (JsonType::Array, Value::Array(items)) => {
+            (JsonType::Array, Shape::List(items)) => {
                 let Some(schema) = schema.items() else { return Ok(()) };
                 self.enter();
                 for item in items {
@@ -103,8 +110,8 @@ impl<'a> Decoder<'a> {
                 }
                 self.leave();
             }
-            _ => {
-                let why = self.mismatch(&self.expected(schema), go::json_type(value));
+            (_, found) => {
+                let why = self.mismatch(&self.expected(schema), found.json_type());
                 // Times have a decoder of their own.
                 if is_time() {
                     return Err(Refusal(why));
@@ -116,17 +123,18 @@ impl<'a> Decoder<'a> {
     }
 
     /// Checks the elements of a list of numbers, which Go accepts instead of base64.
-    fn list_of_bytes(&mut self, items: &[Value]) {
-        for item in items.iter().filter(|item| !item.is_null()) {
-            match item {
-                Value::Number(number) if number.as_u64().is_some_and(|byte| byte <= 255) => {}
-                Value::Number(number) => self.note(self.mismatch("uint8", &self.quoted(number))),
-                other => self.note(self.mismatch("uint8", go::json_type(other))),
+    fn list_of_bytes<T: JsonTree>(&mut self, items: &[T]) {
+        for item in items {
+            match item.shape() {
+                Shape::Null => {}
+                Shape::Number(number) if number.as_u64().is_some_and(|byte| byte <= 255) => {}
+                Shape::Number(number) => self.note(self.mismatch("uint8", &self.quoted(number))),
+                other => self.note(self.mismatch("uint8", other.json_type())),
             }
         }
     }
 
-    fn field(&mut self, schema: Cursor<'a>, name: &'a str, value: &'a Value) -> Result<(), Refusal> {
+    fn field<T: JsonTree>(&mut self, schema: Cursor<'a>, name: &'a str, value: &'a T) -> Result<(), Refusal> {
         if let Some(property) = schema.property(name) {
             self.path.push(GoPlace { definition: schema.definition_name(), field: name, depth: 0 });
             self.check(property, value)?;
@@ -160,28 +168,33 @@ impl<'a> Decoder<'a> {
     }
 
     /// Checks a value that is a schema or something else. These types have decoders of their own, and their first error ends the decoding.
-    fn schema_or_other(&self, schema: Cursor<'a>, value: &'a Value) -> Result<(), Refusal> {
-        let schemas = match (schema.definition_name().map(type_name), value) {
-            (Some("JSONSchemaPropsOrBool" | "JSONSchemaPropsOrArray"), Value::Object(_)) => {
+    fn schema_or_other<T: JsonTree>(&self, schema: Cursor<'a>, value: &'a T) -> Result<(), Refusal> {
+        let schemas = match (schema.definition_name().map(type_name), value.shape()) {
+            (Some("JSONSchemaPropsOrBool" | "JSONSchemaPropsOrArray"), Shape::Object) => {
                 slice::from_ref(value)
             }
-            (Some("JSONSchemaPropsOrArray"), Value::Array(items)) => items,
-            (Some("JSONSchemaPropsOrBool"), Value::String(_) | Value::Number(_) | Value::Array(_)) => {
+            (Some("JSONSchemaPropsOrArray"), Shape::List(items)) => items,
+            (Some("JSONSchemaPropsOrBool"), Shape::String(_) | Shape::Number(_) | Shape::List(_)) => {
                 return Err(Refusal("boolean or JSON schema expected".to_owned()));
             }
             _ => return Ok(()),
         };
         for given in schemas {
-            let mut inner =
-                Decoder { owner: self.owner, path: self.path.clone(), sent: self.sent, mismatch: None };
-            match given {
-                Value::Object(fields) => {
-                    for (name, value) in fields {
+            let mut inner = Decoder {
+                owner: self.owner,
+                is_nested: true,
+                path: self.path.clone(),
+                sent: self.sent,
+                mismatch: None,
+            };
+            match given.shape() {
+                Shape::Object => {
+                    for (name, value) in given.fields() {
                         inner.field(schema, name, value)?;
                     }
                 }
-                Value::Null => {}
-                other => inner.note(inner.mismatch("v1.JSONSchemaProps", go::json_type(other))),
+                Shape::Null => {}
+                other => inner.note(inner.mismatch("v1.JSONSchemaProps", other.json_type())),
             }
             if let Some(why) = inner.mismatch {
                 return Err(Refusal(why));
@@ -191,12 +204,12 @@ impl<'a> Decoder<'a> {
     }
 
     /// Checks that a value is a string or a 32-bit integer.
-    fn int_or_string(&self, value: &Value) -> Result<(), Refusal> {
-        let found = match value {
-            Value::Null | Value::String(_) => return Ok(()),
-            Value::Number(number) if fits(number, 32) => return Ok(()),
-            Value::Number(number) => self.quoted(number),
-            other => go::json_type(other).to_owned(),
+    fn int_or_string<T: JsonTree>(&self, value: &T) -> Result<(), Refusal> {
+        let found = match value.shape() {
+            Shape::Null | Shape::String(_) => return Ok(()),
+            Shape::Number(number) if fits(number, 32) => return Ok(()),
+            Shape::Number(number) => self.quoted(number),
+            other => other.json_type().to_owned(),
         };
         Err(Refusal(self.mismatch("int32", &found)))
     }
@@ -233,11 +246,11 @@ pub(super) fn fits(number: &Number, bits: u32) -> bool {
 }
 
 /// Checks the JSON text of a value, because quantities decode from JSON text, of whatever type.
-pub(super) fn quantity_refusal(value: &Value) -> Option<&'static str> {
-    let text = match value {
-        Value::Null => return None,
-        Value::String(text) => Cow::Borrowed(text.trim()),
-        other => Cow::Owned(other.to_string()),
+pub(super) fn quantity_refusal<T: JsonTree>(value: &T) -> Option<&'static str> {
+    let text = match value.shape() {
+        Shape::Null => return None,
+        Shape::String(text) => Cow::Borrowed(text.trim()),
+        _ => Cow::Owned(value.to_value().to_string()),
     };
     quantity::refusal(&text)
 }

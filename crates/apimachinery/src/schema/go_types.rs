@@ -41,7 +41,7 @@ impl GoPlace<'_> {
 }
 
 /// Returns `core.v1.PodSpec` for `io.k8s.api.core.v1.PodSpec`.
-fn last_names(definition: &str) -> &str {
+pub(super) fn last_names(definition: &str) -> &str {
     let dot = definition.rmatch_indices('.').nth(2);
     dot.map_or(definition, |(at, _)| &definition[at + 1..])
 }

@@ -211,6 +211,13 @@ impl Schema {
         go_decoding::decode_error(self.root(), object, sent)
     }
 
+    /// Like [`decode_error`](Self::decode_error), for the JSON text of an object. Of several errors Go reports the first one in the order
+    /// of the text, and it decodes repeated fields each time they occur. `None` if `text` is no JSON, too.
+    #[must_use]
+    pub fn text_decode_error(&self, text: &[u8], sent: &[u8]) -> Option<String> {
+        go_decoding::text_decode_error(self.root(), text, sent)
+    }
+
     /// Converts `object` as Go does when it restores a builtin kind's struct after a strategic merge or an apply.
     ///
     /// # Errors

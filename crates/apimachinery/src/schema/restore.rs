@@ -6,14 +6,14 @@
 use serde_json::{Number, Value};
 
 use super::go_decoding::{fits, go_type, illegal_base64, layout, quantity_refusal};
-use super::go_types::GoPlace;
+use super::go_types::{GoPlace, last_names};
 use super::{Cursor, JsonType, ValueKind};
-use crate::go;
+use crate::{go, go_struct};
 
 /// Converts `value` to the form of its Go struct.
 ///
 /// # Errors
-/// Go's message for the first value that does not fit its type.
+/// Go's message for the first value, in the order of declarations, that does not fit its type. `value` is then restored in part.
 pub(super) fn restore(schema: Cursor<'_>, value: &mut Value) -> Result<(), String> {
     restore_at(schema, value, GoPlace { definition: None, field: "", depth: 0 })
 }
@@ -28,16 +28,24 @@ fn restore_at(schema: Cursor<'_>, value: &mut Value, place: GoPlace<'_>) -> Resu
     };
     match (expected, &mut *value) {
         (_, Value::Null) => Ok(()),
-        (JsonType::Object, Value::Object(fields)) => fields.iter_mut().try_for_each(|(name, value)| {
-            match (schema.property(name), schema.additional()) {
-                (Some(property), _) => {
-                    let definition = schema.definition_name();
-                    restore_at(property, value, GoPlace { definition, field: name, depth: 0 })
-                }
-                (None, Some(schema)) => restore_at(schema, value, element),
-                (None, None) => Ok(()),
-            }
-        }),
+        (JsonType::Object, Value::Object(fields)) => {
+            let definition = schema.definition_name();
+            let refusals = fields.iter_mut().filter_map(|(name, value)| {
+                let restored = match (schema.property(name), schema.additional()) {
+                    (Some(property), _) => {
+                        restore_at(property, value, GoPlace { definition, field: name, depth: 0 })
+                    }
+                    (None, Some(schema)) => restore_at(schema, value, element),
+                    (None, None) => Ok(()),
+                };
+                Some((name, restored.err()?))
+            });
+            // Go restores the fields of a struct in the order of their declaration, and stops at the first error.
+            let message = || go_struct::message(last_names(definition?));
+            let place = |name: &str| message().and_then(|message| go_struct::declared_place(message, name));
+            let first = refusals.min_by_key(|(name, _)| place(name).unwrap_or(usize::MAX));
+            first.map_or(Ok(()), |(_, why)| Err(why))
+        }
         (JsonType::Array, Value::Array(items)) => {
             let Some(schema) = schema.items() else { return Ok(()) };
             items.iter_mut().try_for_each(|item| restore_at(schema, item, element))

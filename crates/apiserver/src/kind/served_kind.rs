@@ -278,6 +278,12 @@ impl ServedKind {
         if self.is_custom() { schema::coerce_metadata(&self.schema, object) } else { Ok(()) }
     }
 
+    /// Returns the first error in the order of an object's JSON text, of those that [`decode_errors`](Self::decode_errors) can find, and of
+    /// repeated fields. It quotes numbers from the body `sent`. `None` for custom kinds, and if `text` is no JSON.
+    pub(crate) fn text_decode_error(&self, text: &[u8], sent: &[u8]) -> Option<String> {
+        if self.is_custom() { None } else { self.schema.text_decode_error(text, sent) }
+    }
+
     /// Whether an object has the type of this kind; objects of builtin kinds always have.
     pub(crate) fn is_of_kind(&self, object: &Value) -> bool {
         let text = |field: &str| object.get(field).and_then(Value::as_str);

@@ -109,8 +109,11 @@ fn read_options(call: &Call, bytes: &Bytes) -> Result<DeleteOptions, ApiError> {
             "no kind \"{kind}\" is registered for version \"{api_version}\" in scheme \"pkg/runtime/scheme.go:111\""
         )));
     }
-    if let Some(why) = builtin::delete_options().and_then(|schema| schema.decode_error(&value, bytes)) {
-        return Err(ApiError::bad_request(why));
+    let schema = builtin::delete_options();
+    if let Some(why) = schema.as_ref().and_then(|schema| schema.decode_error(&value, bytes)) {
+        let is_json = request_body::Format::of(call.content_type.as_deref())? == request_body::Format::Json;
+        let first = schema.filter(|_| is_json).and_then(|schema| schema.text_decode_error(bytes, bytes));
+        return Err(ApiError::bad_request(first.unwrap_or(why)));
     }
     DeleteOptions::read(&call.query, Some(&value))
 }

@@ -248,7 +248,9 @@ impl Call {
             body_type::TypeMismatch::Error(error) => error,
         })?;
         body_type::complete_type(&self.served, &mut object);
-        let empty = self.conform(&mut object, bytes, decoded.strict, validation)?;
+        // The decoder of objects reads the JSON to which YAML is converted. Its fields are sorted, and its numbers have one form.
+        let text: &[u8] = if format == request_body::Format::Json { bytes } else { &[] };
+        let empty = self.conform(&mut object, text, decoded.strict, validation)?;
         body_type::check_custom_version(&self.served, &object)?;
         Ok((object, empty))
     }
@@ -329,11 +331,11 @@ impl Call {
         unknown
     }
 
-    /// Removes unknown fields and sets defaults; reports them as `validation` requests.
-    pub(crate) fn conform(
+    /// Removes unknown fields and sets defaults; reports them as `validation` requests. `bytes` is the JSON text of the object, or empty.
+    fn conform(
         &self,
         object: &mut Value,
-        bytes: &Bytes,
+        bytes: &[u8],
         mut strict: Vec<String>,
         validation: FieldValidation,
     ) -> Result<EmptyParts, ApiError> {
@@ -344,7 +346,12 @@ impl Call {
             FieldValidation::Ignore => Vec::new(),
             _ => self.unknown_fields(object),
         };
-        if let Err(why) = served.decode_errors(object, bytes) {
+        let mut refusal = served.decode_errors(object, bytes).err();
+        // The decoded object has neither the order of the text nor the values that a repeated field had before.
+        if refusal.is_some() || !strict.is_empty() {
+            refusal = served.text_decode_error(bytes, bytes).or(refusal);
+        }
+        if let Some(why) = refusal {
             return Err(self.cannot_be_handled(object, &why));
         }
         if let Some(why) = served.strategy.conversion_error(object) {

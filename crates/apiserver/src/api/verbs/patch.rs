@@ -19,7 +19,7 @@ use super::update::{self, Ownership, RequestedState, UpdateReview};
 use super::{Call, body_type, object_meta};
 use crate::request::query::{FieldValidation, WriteKind, WriteOptions};
 use crate::request::request_body;
-use patch_refusal::refusal;
+use patch_refusal::{patched_text, refusal};
 use patched_type::{report_strict, require_custom_version};
 
 pub(super) use parsed_patch::Patch;
@@ -178,7 +178,9 @@ pub(super) fn conform(
         _ => call.unknown_fields(new),
     };
     if let Err(why) = served.decode_errors(new, patch.sent()) {
-        return Err(refuse(&why));
+        let text = patched_text(&served, patch, &sent());
+        let first = text.and_then(|text| served.text_decode_error(text.as_bytes(), patch.sent()));
+        return Err(refuse(&first.unwrap_or(why)));
     }
     if let Some(why) = served.strategy.conversion_error(new) {
         // A strategic merge patch is converted after it was decoded.

@@ -3,6 +3,7 @@
 mod builtin_kinds;
 mod builtin_metadata;
 mod custom_kinds;
+mod decoding;
 mod definitions;
 mod deletions;
 mod names;

@@ -13,13 +13,21 @@ use crate::kind::registry::ServedKind;
 pub(super) fn refusal(served: &ServedKind, patch: &Patch, new: &Value, why: &str) -> ApiError {
     let shown = match patch {
         Patch::Strategic(patch, _) => go::value(&without_replace(patch)),
+        _ => patched_text(served, patch, new).unwrap_or_default(),
+    };
+    ApiError::invalid("", "", "", vec![FieldError::invalid("patch", &quote(&shown), why)])
+}
+
+/// Returns the text of the patched object `new`, which Go decodes. `None` for a strategic merge patch, whose result is not a text.
+pub(super) fn patched_text(served: &ServedKind, patch: &Patch, new: &Value) -> Option<String> {
+    Some(match patch {
+        Patch::Strategic(..) => return None,
         Patch::Json(sent, ..) => go_struct::patched_text(served.message, new, &entered_by(sent)),
         Patch::Merge(_, patch, _) => match patch.as_object() {
             Some(patch) => go_struct::patched_text(served.message, new, patch),
             None => new.to_string(),
         },
-    };
-    ApiError::invalid("", "", "", vec![FieldError::invalid("patch", &quote(&shown), why)])
+    })
 }
 
 /// Returns the objects and lists on the paths of a JSON patch, as nested objects. A list has the indexes of its elements as keys.
