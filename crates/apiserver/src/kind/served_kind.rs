@@ -267,15 +267,43 @@ impl ServedKind {
     }
 
     /// Converts the numbers of an object to the types that Go uses: for builtin kinds integers must be written as integers; for custom
-    /// kinds `3.0` is 3. Returns the decoder's message if `object` cannot be a value of this kind; it quotes numbers from the body `sent`.
+    /// kinds `3.0` is 3, except for the number of replicas, which their validation refuses. Returns the decoder's message if `object` cannot
+    /// be a value of this kind; it quotes numbers from the body `sent`.
     pub(crate) fn decode_errors(&self, object: &mut Value, sent: &[u8]) -> Result<(), String> {
         if !self.is_custom()
             && let Some(why) = self.schema.decode_error(object, sent)
         {
             return Err(why);
         }
+        if !self.is_custom() {
+            decode::normalize_numbers(object);
+            return Ok(());
+        }
+        if object.get("apiVersion").is_some_and(Value::is_null) {
+            return Err(".apiVersion accessor error: <nil> is of the type <nil>, expected string".to_owned());
+        }
+        let floats = self.floats_of_scale(object);
         decode::normalize_numbers(object);
-        if self.is_custom() { schema::coerce_metadata(&self.schema, object) } else { Ok(()) }
+        for (path, float) in floats {
+            let place = path.iter().try_fold(&mut *object, |value, name| value.get_mut(name));
+            if let Some(place) = place {
+                *place = float;
+            }
+        }
+        schema::coerce_metadata(&self.schema, object)
+    }
+
+    /// Returns the floats at the paths of the scale subresource of a custom kind. Go reads a number with a fraction or an exponent as a
+    /// float, and a stored one, which has neither, as an integer.
+    pub(crate) fn floats_of_scale(&self, object: &Value) -> Vec<(Vec<String>, Value)> {
+        let Some(scale) = self.resource.scale.as_ref().filter(|_| self.is_custom()) else {
+            return Vec::new();
+        };
+        let float = |path: &Vec<String>| {
+            let value = path.iter().try_fold(object, |value, name| value.get(name))?;
+            value.is_f64().then(|| (path.clone(), value.clone()))
+        };
+        [&scale.spec_replicas, &scale.status_replicas].into_iter().filter_map(float).collect()
     }
 
     /// Returns the first error in the order of an object's JSON text, of those that [`decode_errors`](Self::decode_errors) can find, and of

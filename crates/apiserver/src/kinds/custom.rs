@@ -1,8 +1,10 @@
 //! Strategy of custom kinds. Their CustomResourceDefinition holds all rules: the schema, its CEL rules, the paths of the scale subresource.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use kube_apimachinery::cel::ObjectRules;
+use kube_apimachinery::decode;
 use kube_apimachinery::go::{self, quote};
 use kube_apimachinery::metadata;
 use kube_apimachinery::status::FieldError;
@@ -28,10 +30,12 @@ impl Strategy for Custom {
     }
 
     fn validate_create(&self, served: &ServedKind, object: &Value) -> Vec<FieldError> {
+        let sent = object;
+        let object = &*with_whole_numbers(served, sent);
         let mut errors = type_errors(served, object);
         if errors.is_empty() {
             errors = with_embedded(served, object, served.schema.validate(object));
-            errors.extend(scale_errors(served, object, ""));
+            errors.extend(scale_errors(served, sent, ""));
         } else {
             // With a wrong type, kube-apiserver's schema validator returns early. The checks of embedded objects and lists still run.
             errors = with_lists(served, object, None, errors);
@@ -94,6 +98,8 @@ impl Strategy for Custom {
         warn: &mut dyn FnMut(String),
     ) -> Vec<FieldError> {
         let is_status = subresource == "status";
+        let sent = new;
+        let new = &*with_whole_numbers(served, sent);
         let mut errors = type_errors(served, new);
         if errors.is_empty() {
             errors = if is_status {
@@ -101,7 +107,7 @@ impl Strategy for Custom {
             } else {
                 with_embedded(served, new, served.schema.validate_update(old, new))
             };
-            errors.extend(scale_errors(served, new, subresource));
+            errors.extend(scale_errors(served, sent, subresource));
         } else if !is_status {
             errors = with_lists(served, new, Some(old), errors);
         }
@@ -160,6 +166,17 @@ fn with_lists(
     let mut errors = with_embedded(served, object, errors);
     errors.extend(served.schema.validate_lists(object, old));
     errors
+}
+
+/// Returns an object whose numbers of replicas are integers, as its schema and its rules see them. Decoding keeps the floats of a JSON body
+/// at these paths.
+fn with_whole_numbers<'a>(served: &ServedKind, object: &'a Value) -> Cow<'a, Value> {
+    if served.floats_of_scale(object).is_empty() {
+        return Cow::Borrowed(object);
+    }
+    let mut whole = object.clone();
+    decode::normalize_numbers(&mut whole);
+    Cow::Owned(whole)
 }
 
 /// Validates the values at the paths of the scale subresource. `/status` cannot write the desired replicas, so they are not checked there.

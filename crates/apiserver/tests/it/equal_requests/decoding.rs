@@ -3,6 +3,18 @@
 use super::{DEFINITIONS, MAPS, check};
 
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
+const SCALIES: &str = "/apis/example.com/v1/namespaces/default/scalies";
+const SCALIES_DEFINITION: &str = r#"{"metadata":{"name":"scalies.example.com"},"spec":{"group":"example.com","scope":"Namespaced",
+    "names":{"plural":"scalies","kind":"Scaly"},"versions":[{"name":"v1","served":true,"storage":true,
+    "subresources":{"status":{},"scale":{"specReplicasPath":".spec.replicas","statusReplicasPath":".status.replicas"}},
+    "schema":{"openAPIV3Schema":{"type":"object","properties":{
+    "spec":{"type":"object","properties":{"replicas":{"type":"integer"},"x":{"type":"string"}}},
+    "status":{"type":"object","properties":{"replicas":{"type":"integer"}}}}}}}]}}"#;
+
+fn scaly(fields: &str) -> String {
+    format!(r#"{{"apiVersion":"example.com/v1","kind":"Scaly",{fields}}}"#)
+}
+
 #[tokio::test]
 async fn the_first_error_in_the_order_of_the_body_is_reported() {
     let number = "cannot unmarshal number into Go struct field";
@@ -75,6 +87,57 @@ async fn a_patch_reports_the_first_error_in_the_order_of_its_result() {
         // Go restores a strategic merge in the order of declarations: the replicas before the template, the generation before the labels.
         ("strategic", &path, nested, 422, &["unrecognized type: int32"]),
         ("strategic", &path, both, 422, &["unrecognized type: int64"]),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn a_number_of_replicas_is_no_float_in_json() {
+    let create =
+        |number: &str| scaly(&format!(r#""metadata":{{"name":"a"}},"spec":{{"replicas":{number}}}"#));
+    let why = |shown: &str| {
+        format!(
+            ".spec.replicas: Invalid value: 0: .spec.replicas accessor error: {shown} is of the type float64, expected int64"
+        )
+    };
+    let path = format!("{SCALIES}/a");
+    check(&[
+        ("POST", DEFINITIONS, SCALIES_DEFINITION, 201, &[]),
+        ("POST", SCALIES, &create("3.0"), 422, &[&why("3")]),
+        ("POST", SCALIES, &create("30e-1"), 422, &[&why("3")]),
+        ("POST", SCALIES, &create("1e10"), 422, &[&why("1e+10")]),
+        ("POST", SCALIES, &create("3"), 201, &[r#""replicas":3"#]),
+        ("merge", &path, r#"{"spec":{"replicas":4.0}}"#, 422, &[&why("4")]),
+        ("json-patch", &path, r#"[{"op":"replace","path":"/spec/replicas","value":4.0}]"#, 422, &[&why("4")]),
+        (
+            "merge",
+            &format!("{path}/status"),
+            r#"{"status":{"replicas":4.0}}"#,
+            422,
+            &[".status.replicas accessor error"],
+        ),
+        // The main endpoint does not write the status, and an apply is not decoded from JSON.
+        ("merge", &path, r#"{"status":{"replicas":4.0}}"#, 200, &["!status"]),
+        ("apply", &format!("{path}?fieldManager=m&force=true"), &create("4.0"), 200, &[r#""replicas":4}"#]),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn a_custom_object_has_no_null_version() {
+    let why = r#"Scaly in version \"\" cannot be handled as a Scaly: .apiVersion accessor error: <nil> is of the type <nil>, expected string"#;
+    let null = r#"{"apiVersion":null,"kind":"Scaly","metadata":{"name":"a","labels":5}}"#;
+    check(&[
+        ("POST", DEFINITIONS, SCALIES_DEFINITION, 201, &[]),
+        ("POST", SCALIES, null, 400, &[why]),
+        ("POST", SCALIES, &scaly(r#""metadata":{"name":"a"}"#), 201, &[]),
+        (
+            "json-patch",
+            &format!("{SCALIES}/a"),
+            r#"[{"op":"replace","path":"/apiVersion","value":null}]"#,
+            422,
+            &[".apiVersion accessor error: <nil> is of the type <nil>, expected string"],
+        ),
     ])
     .await;
 }
