@@ -18,6 +18,9 @@ pub struct Schemas<'a> {
     pub own: &'a Schema,
     /// Other versions; `None` if all versions have the same fields.
     pub others: Option<&'a dyn Versions>,
+    /// Versions of a custom kind with the same fields in all versions, such as `example.com/v1`. If none are given, all versions of the
+    /// group of a write are known.
+    pub versions: &'a [String],
 }
 
 /// Other versions of a kind with different fields in its versions.
@@ -41,7 +44,7 @@ pub trait Versions: Sync {
 impl<'a> Schemas<'a> {
     /// Returns the schema of a kind with the same fields in all versions.
     pub(super) fn alike(own: &'a Schema) -> Self {
-        Self { own, others: None }
+        Self { own, others: None, versions: &[] }
     }
 
     /// Returns the type of the written version.
@@ -55,12 +58,15 @@ impl<'a> Schemas<'a> {
         other.map_or_else(|| self.ty(), |schema| Ty::Schema(schema.root()))
     }
 
-    /// Whether a kind with the version `written` also has the version `api_version`. Without [`others`](Self::others) this type does not know
-    /// the versions, but those of a custom kind share one group, and each builtin kind except Events has one version.
+    /// Whether a kind with the version `written` also has the version `api_version`. Of builtin kinds with the same fields in all versions,
+    /// only Events have several.
     pub(super) fn knows(self, api_version: &str, written: &str) -> bool {
         match self.others {
             Some(others) => others.knows(api_version),
-            None if self.own.is_custom() => group_of(api_version) == group_of(written),
+            None if self.own.is_custom() && self.versions.is_empty() => {
+                group_of(api_version) == group_of(written)
+            }
+            None if self.own.is_custom() => self.versions.iter().any(|known| known == api_version),
             None => {
                 api_version == written
                     || [api_version, written]
@@ -73,7 +79,7 @@ impl<'a> Schemas<'a> {
     /// Drops the entries of other managers than `own` in versions that the kind does not have.
     ///
     /// # Errors
-    /// 500 for an entry of a custom kind in another group, to which no object can be converted.
+    /// 500 for an entry of a custom kind in a version to which no object can be converted.
     pub(super) fn drop_unknown(
         self,
         managers: &mut Managers,

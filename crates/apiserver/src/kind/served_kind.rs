@@ -57,6 +57,8 @@ pub(crate) struct CustomKind {
     pub(crate) generation: i64,
     /// Version in which objects are stored. The next update of an object that is stored in another version rewrites it in this one.
     pub(crate) storage_version: String,
+    /// All versions of the definition, such as `example.com/v1`.
+    pub(crate) versions: Vec<String>,
     /// Accepted names.
     pub(crate) accepted: Value,
     /// Warning in every response of a deprecated version.
@@ -105,11 +107,16 @@ impl ServedKind {
         Self { builtin_versions: versions, ..self }
     }
 
-    /// Returns the schemas of all versions; `None` if the versions have the same fields, or if a webhook converts objects.
+    /// Returns the schemas of all versions of a kind without a webhook. Builtin kinds with the same fields in all versions have none.
     pub(crate) fn version_schemas(&self) -> Option<Schemas<'_>> {
-        let equal = self.equal_versions.as_ref().map(|versions| versions.schemas(&self.schema));
-        equal
-            .or_else(|| Some(Schemas { own: &self.schema, others: Some(&**self.builtin_versions.as_ref()?) }))
+        let own = &self.schema;
+        if let Some(versions) = &self.equal_versions {
+            return Some(versions.schemas(own));
+        }
+        if let Some(custom) = &self.custom {
+            return Some(Schemas { own, others: None, versions: &custom.versions });
+        }
+        Some(Schemas { own, others: Some(&**self.builtin_versions.as_ref()?), versions: &[] })
     }
 
     /// Sets the conversion by a webhook.

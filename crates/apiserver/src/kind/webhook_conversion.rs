@@ -67,7 +67,7 @@ pub(crate) struct EqualVersions(pub(crate) Vec<ObjectVersion>);
 impl EqualVersions {
     /// Returns the schemas for a write in the version of `own`.
     pub(crate) fn schemas<'a>(&'a self, own: &'a Schema) -> Schemas<'a> {
-        Schemas { own, others: Some(self) }
+        Schemas { own, others: Some(self), versions: &[] }
     }
 
     fn version_of(&self, api_version: &str) -> Option<&ObjectVersion> {

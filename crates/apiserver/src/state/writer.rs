@@ -53,7 +53,7 @@ pub(crate) fn track_as(
         }
         return;
     };
-    let schemas = Schemas { own: &served.schema, others: Some(&SameMetadata(webhook)) };
+    let schemas = Schemas { own: &served.schema, others: Some(&SameMetadata(webhook)), versions: &[] };
     // Without a conversion, tracking cannot fail.
     let _ = managed_fields::track_update_across(schemas, old, new, &writer, reset);
 }

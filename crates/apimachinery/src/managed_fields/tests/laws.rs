@@ -91,7 +91,7 @@ fn applied_in(version: &str, live: Option<&Value>, manager: &str, spec: &Value) 
     let api_version = format!("example.com/{version}");
     let as_version = |object: &Value| SameFields.convert(object, &api_version).unwrap();
     let writer = Writer { api_version: &api_version, ..writer(manager) };
-    let schemas = Schemas { own: &GIZMO, others: Some(&SameFields) };
+    let schemas = Schemas { own: &GIZMO, others: Some(&SameFields), versions: &[] };
     let (live, applied) = (live.map(as_version), as_version(&gizmo(spec)));
     let mut object = apply_across(schemas, live.as_ref(), &applied, &writer, OnConflict::Force, &[]).unwrap();
     GIZMO.default(&mut object);

@@ -29,7 +29,7 @@ impl Renamed {
     }
 
     fn schemas(&self, version: &str) -> Schemas<'_> {
-        Schemas { own: if version == "v1" { &self.v1 } else { &self.v2 }, others: Some(self) }
+        Schemas { own: if version == "v1" { &self.v1 } else { &self.v2 }, others: Some(self), versions: &[] }
     }
 
     fn apply(

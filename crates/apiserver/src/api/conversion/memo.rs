@@ -73,7 +73,7 @@ impl Memo {
 impl<'a> KnownVersions<'a> {
     /// Returns the schemas for a write in the version of `served`.
     pub(crate) fn schemas(&'a self, served: &'a ServedKind) -> Schemas<'a> {
-        Schemas { own: &served.schema, others: Some(self) }
+        Schemas { own: &served.schema, others: Some(self), versions: &[] }
     }
 }
 

@@ -65,16 +65,18 @@ fn served_version(
     old: &Registry,
     webhook: &LazyCell<Option<Arc<WebhookConversion>>, impl FnOnce() -> Option<Arc<WebhookConversion>>>,
 ) -> Option<Arc<ServedKind>> {
+    let group = text(&definition["spec"]["group"]);
+    let versions = definition["spec"]["versions"].as_array().into_iter().flatten();
     let custom = CustomKind {
         definition: metadata::text(definition, "name").to_owned(),
         uid: metadata::text(definition, "uid").to_owned(),
         generation: definition["metadata"]["generation"].as_i64().unwrap_or(0),
         storage_version: storage_version(definition),
+        versions: versions.map(|version| format!("{group}/{}", text(&version["name"]))).collect(),
         accepted: definition["status"]["acceptedNames"].clone(),
         warning: deprecation(definition, version),
         schema: version["schema"]["openAPIV3Schema"].clone(),
     };
-    let group = text(&definition["spec"]["group"]);
     // The unchanged resource is kept, so that its watches continue.
     if let Some(known) = old.get(&group, &text(&version["name"]), &text(&custom.accepted["plural"]))
         && known.custom.as_ref() == Some(&custom)

@@ -141,3 +141,19 @@ async fn a_custom_object_has_no_null_version() {
     ])
     .await;
 }
+
+#[tokio::test]
+async fn an_entry_in_an_unknown_version_of_the_own_group_ends_the_tracking() {
+    let with_entry = |version: &str| {
+        scaly(&format!(
+            r#""metadata":{{"name":"a","managedFields":[{{"manager":"m","operation":"Update","apiVersion":"{version}",
+            "fieldsType":"FieldsV1","fieldsV1":{{"f:spec":{{"f:x":{{}}}}}}}}]}},"spec":{{"x":"y"}}"#
+        ))
+    };
+    check(&[
+        ("POST", DEFINITIONS, SCALIES_DEFINITION, 201, &[]),
+        ("POST", &format!("{SCALIES}?dryRun=All"), &with_entry("example.com/v1"), 201, &["managedFields"]),
+        ("POST", SCALIES, &with_entry("example.com/v9"), 201, &["!managedFields"]),
+    ])
+    .await;
+}
