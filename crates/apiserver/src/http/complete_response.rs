@@ -4,6 +4,8 @@ use bytes::Bytes;
 use http::header::{self, HeaderMap};
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Method, Response, StatusCode};
+use kube_apimachinery::go;
+use serde_json::Value;
 
 use super::Server;
 use super::dispatch::text;
@@ -97,6 +99,11 @@ fn accepts_gzip(headers: &HeaderMap) -> bool {
     lines.flat_map(|line| line.split(',')).any(|encoding| encoding.trim() == "gzip")
 }
 
+/// Returns the indented JSON of a document that is indented for every client.
+pub(super) fn indented(document: &Value) -> Vec<u8> {
+    Indenter::default().indent(go::json(document).as_bytes())
+}
+
 /// Indents JSON by two spaces per level, like Go's `json.MarshalIndent`. Members keep their order.
 #[derive(Default)]
 struct Indenter {
@@ -154,7 +161,7 @@ mod tests {
     use super::*;
     use expect_test::expect;
     use proptest::prelude::*;
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     #[test]
     fn indented_json_is_laid_out_as_go_does_it() {

@@ -9,6 +9,7 @@ use kube_apimachinery::yaml;
 use serde_json::{Value, json};
 
 use super::Server;
+use super::complete_response;
 use super::dispatch::{failure, not_found, text};
 use super::health_checks;
 use super::openapi_routes;
@@ -38,7 +39,7 @@ pub(crate) async fn answer(
             health_checks::answer(endpoint, check.as_deref(), query, server.cluster.is_writable())
         }
         Route::Metrics => Reply::bytes(200, metrics::CONTENT_TYPE, metrics_page(server)).into_response(),
-        Route::Root => Reply::value(200, Encoding::Json, &paths(server, registry)).into_response(),
+        Route::Root => indented_document(&paths(server, registry)),
         Route::NoResource => no_resource(head.uri.path()).into_response(),
         Route::Unknown => Reply::text(404, "404 page not found\n").into_response(),
         Route::OpenApiV2 => openapi_routes::all_in_one(server, registry, head).await,
@@ -62,11 +63,16 @@ pub(crate) async fn answer(
             discover(server, registry, route, head)
         }
         _ if head.method != Method::GET => method_not_allowed(head),
-        Route::Version => refusal(head, "application/json")
-            .unwrap_or_else(|| Reply::value(200, Encoding::Json, &version()).into_response()),
+        Route::Version => refusal(head, "application/json").unwrap_or_else(|| indented_document(&version())),
         Route::IssuerConfiguration | Route::IssuerKeys => issuer(server, route, head),
         route => discover(server, registry, route, head),
     }
+}
+
+/// Responds with a document that is indented for every client.
+fn indented_document(document: &Value) -> Response<ResponseBody> {
+    let content_type = Encoding::Json.content_type();
+    Reply::bytes(200, content_type, complete_response::indented(document)).into_response()
 }
 
 /// Answers a path that ends before its resource.
@@ -172,7 +178,7 @@ fn aggregated(
     let known = text(&head.headers, header::IF_NONE_MATCH).is_some_and(|tags| tags.contains(&tag));
     let (content_type, document) = match encoding {
         Encoding::Yaml => (discovery::AGGREGATED_YAML, yaml::write(&value)),
-        Encoding::Json | Encoding::Protobuf => (discovery::AGGREGATED_JSON, document),
+        Encoding::Json | Encoding::Protobuf => (discovery::AGGREGATED_JSON, document + "\n"),
     };
     let mut response = if known {
         let mut response = Reply::bytes(304, content_type, Vec::new()).into_response();

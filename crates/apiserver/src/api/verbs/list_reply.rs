@@ -177,7 +177,7 @@ impl ListEncoding {
                 }
             }
             head.extend_from_slice(format!("\"{list}\":[").as_bytes());
-            return (head, b"]}".to_vec());
+            return (head, b"]}\n".to_vec());
         }
         // No other line can equal that of the empty list, because nested content is indented.
         let whole = yaml::write(&document);
@@ -198,7 +198,7 @@ impl ListEncoding {
         if self.message.is_none() && (is_nil || self.accept.encoding == Encoding::Yaml) {
             let whole = self.document(metadata, &if is_nil { Value::Null } else { json!([]) });
             let is_yaml = self.accept.encoding == Encoding::Yaml;
-            return if is_yaml { yaml::write(&whole) } else { go::json(&whole) }.into_bytes();
+            return if is_yaml { yaml::write(&whole) } else { go::json(&whole) + "\n" }.into_bytes();
         }
         let (head, tail) = self.frame(metadata, 0);
         [head, tail].concat()

@@ -62,7 +62,7 @@ impl Reply {
         };
         match bytes {
             Some(bytes) => Self::bytes(code, encoding.content_type(), bytes),
-            None => Self::bytes(code, Encoding::Json.content_type(), go::json(value)),
+            None => Self::bytes(code, Encoding::Json.content_type(), go::json(value) + "\n"),
         }
     }
 
@@ -108,12 +108,16 @@ pub(crate) fn stored(call: &Call, code: u16, stored: &Stored) -> Result<Reply, A
         && call.served.reads_as_stored(stored)
     {
         // A large document is shared between readers instead of copied.
-        let body =
-            ResponseBody::chunks(stored.document.parts(&call.served.kind, stored.revision).into_iter());
+        let parts = stored.document.parts(&call.served.kind, stored.revision);
+        let body = ResponseBody::chunks(parts.into_iter().chain([Bytes::from_static(b"\n")]));
         return Ok(Reply { code, content_type: accept.encoding.content_type(), body, retry_after: None });
     }
     let bytes = match (accept.encoding, accept.view) {
-        (Encoding::Json, View::Object) => Some(call.served.text(stored, stored.revision)),
+        (Encoding::Json, View::Object) => {
+            let mut text = call.served.text(stored, stored.revision);
+            text.push(b'\n');
+            Some(text)
+        }
         (Encoding::Protobuf, View::Object | View::Metadata) => in_protobuf(call, stored, stored.revision),
         _ => None,
     };

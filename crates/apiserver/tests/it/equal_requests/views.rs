@@ -219,3 +219,22 @@ async fn a_bad_resource_version_has_another_error_for_uncached_kinds() {
     ])
     .await;
 }
+
+#[tokio::test]
+async fn compact_json_ends_with_a_newline() {
+    let map = r#"{"metadata":{"name":"a"},"data":{"k":"v"}}"#;
+    let metadata = "GET accepting application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io";
+    check(&[
+        ("POST", MAPS, map, 201, &["}\n"]),
+        ("GET", &format!("{MAPS}/a"), "", 200, &["}\n"]),
+        ("GET", MAPS, "", 200, &["}]}\n"]),
+        ("GET", "/api/v1/namespaces/none/configmaps", "", 200, &["\"items\":[]}\n"]),
+        (metadata, &format!("{MAPS}/a"), "", 200, &["}}\n"]),
+        ("table", MAPS, "", 200, &["}]}\n"]),
+        ("GET", &format!("{MAPS}/b"), "", 404, &["}\n"]),
+        ("GET", "/apis/apps/v1", "", 200, &["}]}\n"]),
+        ("GET", &format!("{MAPS}/a?pretty=true"), "", 200, &["}\n}", "!}\n}\n"]),
+        ("GET", "/version", "", 200, &["{\n  \"", "!}\n"]),
+    ])
+    .await;
+}

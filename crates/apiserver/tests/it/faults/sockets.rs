@@ -26,7 +26,8 @@ async fn faults_are_driven_over_a_socket_where_the_listener_allows_it() {
     let listener = server.listen_with(address, ListenOptions::default().faults()).await.unwrap();
     let client = connect(listener.url());
     let send = async |method: &str, path: &str, body: &str| {
-        raw(&client, method, &format!("/debug/faults/{path}"), body).await.unwrap()
+        let (code, answer) = raw(&client, method, &format!("/debug/faults/{path}"), body).await.unwrap();
+        (code, answer.trim_end().to_owned())
     };
     let rule = r#"{"action": "loseResponse", "verbs": ["create"], "resource": {"plural": "configmaps"}, "atMost": 1}"#;
     assert_eq!(send("POST", "rules", rule).await, (201, r#"{"id":1}"#.to_owned()));
