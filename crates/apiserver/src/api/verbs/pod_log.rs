@@ -6,12 +6,13 @@ use kube_apimachinery::status::{ApiError, FieldError};
 
 use super::reply::Reply;
 use super::{Call, kubelet};
+use crate::request::accept::View;
 use crate::request::query::Query;
 
 /// Responds with 204 for a pod without a node.
 ///
 /// # Errors
-/// 400 for an option that cannot be read and for a missing or unknown container name, 422 for an option with an invalid value, 404 if the node of the pod does not exist, 500 if it has no address, 501
+/// 406 and 500 for the metadata of a log, 400 for an option that cannot be read and for a missing or unknown container name, 422 for an option with an invalid value, 404 if the node of the pod does not exist, 500 if it has no address, 501
 /// otherwise.
 pub(crate) fn get(call: &Call) -> Result<Reply, ApiError> {
     check_options(&call.query, &call.path.name)?;
@@ -20,8 +21,21 @@ pub(crate) fn get(call: &Call) -> Result<Reply, ApiError> {
     let pod = call.served.value(&stored);
     kubelet::check_container(call, &pod, call.query.text("container"))?;
     match pod["spec"]["nodeName"].as_str().unwrap_or_default() {
-        "" => Ok(Reply::nothing()),
+        "" => check_view(call.accept.view).map(|()| Reply::nothing()),
         node => Err(kubelet::unreachable(call, node)),
+    }
+}
+
+/// Checks that the response has the requested view: a log has no metadata.
+fn check_view(view: View) -> Result<(), ApiError> {
+    match view {
+        View::Object | View::Table => Ok(()),
+        View::Metadata => Err(ApiError::internal("object does not implement the Object interfaces")),
+        View::MetadataList => {
+            let why = "you requested PartialObjectMetadataList, but the requested object is not a list \
+                       (*rest.LocationStreamer)";
+            Err(ApiError::new(406, "NotAcceptable", why))
+        }
     }
 }
 

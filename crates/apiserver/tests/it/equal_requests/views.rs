@@ -211,6 +211,22 @@ async fn numbers_in_the_options_of_a_list_are_read_before_selectors() {
 }
 
 #[tokio::test]
+async fn a_log_has_no_metadata() {
+    let pods = "/api/v1/namespaces/default/pods";
+    let pod = r#"{"metadata":{"name":"p"},"spec":{"containers":[{"name":"c","image":"i"}]}}"#;
+    let log = format!("{pods}/p/log");
+    let metadata = "GET accepting application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io";
+    check(&[
+        ("POST", pods, pod, 201, &[]),
+        (metadata, &log, "", 500, &["object does not implement the Object interfaces"]),
+        ("metadata", &log, "", 406, &["the requested object is not a list (*rest.LocationStreamer)"]),
+        (metadata, &format!("{pods}/nope/log"), "", 404, &["not found"]),
+        (metadata, &format!("{log}?tailLines=-1"), "", 422, &["tailLines"]),
+    ])
+    .await;
+}
+
+#[tokio::test]
 async fn a_bad_resource_version_has_another_error_for_uncached_kinds() {
     let part = r#"invalid resource version: resourceVersion: Invalid value: \"x\""#;
     check(&[
