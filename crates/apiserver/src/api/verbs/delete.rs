@@ -17,7 +17,7 @@ use super::{Call, RETRIES, body_type, list_reply, read};
 use crate::api::admission::{Attributes, OperationOptions};
 use crate::api::selection::Selection;
 use crate::kinds::builtin;
-use crate::request::query::{DeleteOptions, ListOptions, Propagation};
+use crate::request::query::{DeleteOptions, ListOptions, Propagation, RevisionMatch};
 use crate::request::request_body;
 use crate::state::Refused;
 use crate::state::deletion::{self, FOREGROUND, Grace, ORPHAN, Removal};
@@ -37,6 +37,7 @@ pub(crate) async fn run_collection(call: &Call, bytes: &Bytes) -> Result<Reply, 
     let selection = Selection::parse(&call.served, &call.path.name, &listed)?;
     let options = read_options(call, bytes)?;
     warn_of_orphans(call, &options);
+    let listed = in_pages(listed);
     let page = read::ListPage::read(call, &listed)?.converted(call, &listed, &selection).await?;
     let (mut items, meta) = page.select(call, &listed, selection).await;
     let mut selected = Vec::new();
@@ -50,13 +51,24 @@ pub(crate) async fn run_collection(call: &Call, bytes: &Bytes) -> Result<Reply, 
         key.namespace().clone_into(&mut item.path.namespace);
         key.name().clone_into(&mut item.path.name);
         match delete(&item, &options, DeletionReview::InCollection).await {
-            Ok(_) => deleted.push((key, stored)),
-            // Another client deleted the object meanwhile.
+            Ok(_) => {}
+            // The object was deleted after the state that the list shows.
             Err(error) if error.code() == 404 => {}
             Err(error) => return Err(error),
         }
+        deleted.push((key, stored));
     }
     list_reply::answer(call, &meta, Items::new(deleted, None)).await
+}
+
+/// Returns the options with which kube-apiserver reads a collection to delete it: in pages, so that a revision is exact unless the client
+/// requests another match.
+fn in_pages(mut options: ListOptions) -> ListOptions {
+    let names_revision = !matches!(options.resource_version.as_str(), "" | "0");
+    if names_revision && options.revision_match.is_none() {
+        options.revision_match = Some(RevisionMatch::Exact);
+    }
+    options
 }
 
 /// Warns that the pods of a job stay, unless the request names a propagation policy.

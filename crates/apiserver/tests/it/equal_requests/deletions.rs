@@ -151,3 +151,27 @@ async fn the_response_to_an_update_that_completes_a_deletion_has_the_empty_lists
     ])
     .await;
 }
+
+/// kube-apiserver lists the objects in pages, the first of which is exact.
+#[tokio::test]
+async fn a_collection_is_deleted_as_it_was_at_a_revision() {
+    let map = |name: &str| format!(r#"{{"metadata":{{"name":"{name}"}}}}"#);
+    check(&[
+        ("POST", MAPS, &map("a"), 201, &[]),
+        ("DELETE", &format!("{MAPS}?resourceVersion={{{{rv}}}}"), "", 200, &[r#""name":"a""#]),
+        ("POST", MAPS, &map("b"), 201, &[]),
+        ("POST", MAPS, &map("c"), 201, &[]),
+        ("GET", &format!("{MAPS}/b"), "", 200, &[]),
+        // The revision of `b`, at which `c` did not exist.
+        (
+            "DELETE",
+            &format!("{MAPS}?resourceVersion={{{{rv}}}}"),
+            "",
+            200,
+            &[r#""name":"b""#, r#"!"name":"c""#],
+        ),
+        ("GET", &format!("{MAPS}/c"), "", 200, &[]),
+        ("GET", &format!("{MAPS}/b"), "", 404, &[]),
+    ])
+    .await;
+}

@@ -37,7 +37,7 @@ const SAME: &str = "same revision";
 
 /// Plays requests on a new server. Each has a method (with `merge`, `strategic`, `json-patch`, `apply`, `plain`, `POST plain`, `spaced`, `protobuf`, `table`,
 /// `metadata` and `html` for the media types, and ` accepting ` before another type of the response), a path, a body, and the status with parts of the warnings and the body; `!` marks a part that must be absent. `{{rv}}` in a
-/// body is the last resourceVersion, and the part [`SAME`] means that the request kept it.
+/// path or a body is the last resourceVersion, and the part [`SAME`] means that the request kept it.
 async fn check(steps: &[(&str, &str, &str, u16, &[&str])]) {
     let mut service = ApiServer::start(Options::default()).service();
     let mut revision = String::new();
@@ -58,7 +58,8 @@ async fn check(steps: &[(&str, &str, &str, u16, &[&str])]) {
             method => (method, "application/json", "application/json"),
         };
         let accept = accepted.unwrap_or(accept);
-        let request = Request::builder().method(method).uri(*path).header(header::ACCEPT, accept);
+        let path = &*path.replace("{{rv}}", &revision);
+        let request = Request::builder().method(method).uri(path).header(header::ACCEPT, accept);
         let request = request.header(header::CONTENT_TYPE, content_type);
         let request = request.body(Full::new(Bytes::from(body.replace("{{rv}}", &revision)))).unwrap();
         let (head, body) = service.call(request).await.unwrap().into_parts();
