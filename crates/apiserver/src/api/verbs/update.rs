@@ -242,7 +242,9 @@ pub(crate) async fn change(
             go_struct::recall_empty(typed, &mut new);
         }
         if options.dry_run {
-            return Ok(Changed::Value(call.dry_run(new).await?));
+            // A completed deletion responds with the object before it would be stored, as without a dry run.
+            let shown = if gone { new } else { call.dry_run(new).await? };
+            return Ok(Changed::Value(shown));
         }
         let change = if gone { Change::Delete } else { Change::Put(document) };
         let recheck = |store: &Store<StorageKey>| match reviewed {
