@@ -150,7 +150,7 @@
 //! Pods have no processes, and there are no kubelets. `pods/log` of a pod without a node is empty. Connections (`pods/exec`,
 //! `pods/attach`, `pods/portforward`, and `proxy` of pods, services and nodes) pass admission and then fail: as on a cluster if
 //! the pod has no node or the service has no endpoints, and otherwise with 501. ComponentStatuses report that the scheduler and
-//! the controller manager were not probed.
+//! the controller manager are unreachable; they are not probed.
 //!
 //! With the feature `websocket` watches are also served over WebSocket (HTTP/1.1, with an `Origin` header). Each event is a message.
 //!

@@ -13,9 +13,10 @@ use crate::request::accept::View;
 use crate::request::query::ListOptions;
 use crate::store::{Key, Stored};
 
-/// Components, and whether they are part of this server. The store takes the place of etcd. The others are separate programs, which this
-/// server does not probe.
-const COMPONENTS: [(&str, bool); 3] = [("scheduler", false), ("controller-manager", false), ("etcd-0", true)];
+/// Components with the ports of their health checks, or `None` for the store, which takes the place of etcd. The others are separate programs.
+/// This server does not probe them, and shows them as kube-apiserver does where they do not run.
+const COMPONENTS: [(&str, Option<u16>); 3] =
+    [("scheduler", Some(10259)), ("controller-manager", Some(10257)), ("etcd-0", None)];
 
 /// Whether this is the table of ComponentStatuses.
 pub(crate) fn is_table(storage: &StorageKey) -> bool {
@@ -26,9 +27,9 @@ pub(crate) fn is_table(storage: &StorageKey) -> bool {
 pub(crate) fn read(call: &Call) -> Result<Reply, ApiError> {
     if !call.path.name.is_empty() {
         let known = COMPONENTS.into_iter().find(|(name, _)| *name == call.path.name);
-        let (name, here) =
+        let (name, port) =
             known.ok_or_else(|| ApiError::not_found("", "componentstatus", &call.path.name))?;
-        return reply::object(call, 200, complete(call, status(name, here)));
+        return reply::object(call, 200, complete(call, status(name, port)));
     }
     let options = ListOptions::of_list(&call.query)?;
     let selection = Selection::parse(&call.served, &call.path.name, &options)?;
@@ -36,7 +37,7 @@ pub(crate) fn read(call: &Call) -> Result<Reply, ApiError> {
         let stored = Stored::new(0, call.served.document(status));
         selection.matches(&call.served, &Key::new("", name), &stored)
     };
-    let all = COMPONENTS.into_iter().map(|(name, here)| (name, status(name, here)));
+    let all = COMPONENTS.into_iter().map(|(name, port)| (name, status(name, port)));
     let statuses: Vec<Value> =
         all.filter(|(name, status)| selected(name, status)).map(|(_, status)| status).collect();
     let shown = match call.accept.view {
@@ -59,8 +60,16 @@ pub(crate) fn read(call: &Call) -> Result<Reply, ApiError> {
     Ok(Reply::value(200, call.accept.encoding, &shown))
 }
 
-fn status(name: &str, here: bool) -> Value {
-    let (healthy, message) = if here { ("True", "ok") } else { ("False", "not probed by this server") };
+fn status(name: &str, port: Option<u16>) -> Value {
+    let (healthy, message) = match port {
+        None => ("True", "ok".to_owned()),
+        Some(port) => {
+            let address = format!("127.0.0.1:{port}");
+            let why =
+                format!("Get \"https://{address}/healthz\": dial tcp {address}: connect: connection refused");
+            ("False", why)
+        }
+    };
     json!({
         "metadata": {"name": name},
         "conditions": [{"type": "Healthy", "status": healthy, "message": message}],
