@@ -45,6 +45,7 @@ pub(super) fn parse(text: &str) -> Result<SyntaxNode, Vec<Issue>> {
     {
         issues.extend(found);
     }
+    issues.sort_by_key(|issue| issue.at);
     Err(issues)
 }
 
@@ -394,7 +395,7 @@ impl CelParser {
             }
             Token::Sign("[") => self.list(at),
             Token::Sign("{") => self.map(at),
-            Token::Sign(_) | Token::End => Err(self.syntax_error()),
+            Token::Sign(_) | Token::EscapedIdent | Token::End => Err(self.syntax_error()),
         }
     }
 

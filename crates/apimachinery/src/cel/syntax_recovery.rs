@@ -7,8 +7,8 @@
 mod token_kinds;
 
 use self::token_kinds::{
-    AND, ARITHMETIC, BEGIN, CLOSE, CLOSE_LIST, CLOSE_MAP, COLON, COMMA, DOT, ELEMENT, END, FLOAT, INT, KINDS,
-    LITERALS, MINUS, NAME, NAMES, NOT, OPEN, OPEN_LIST, OPEN_MAP, OPERAND, OR, QUESTION, RELATIONS, RULE_END,
+    AND, ARITHMETIC, BEGIN, CLOSE, CLOSE_LIST, CLOSE_MAP, COLON, COMMA, DOT, ELEMENT, END, ESCAPED, ESCAPED_INDEX, FLOAT,
+    INT, KINDS, LITERALS, MINUS, NAME, NAMES, NOT, OPEN, OPEN_LIST, OPEN_MAP, OPERAND, OR, QUESTION, RELATIONS, RULE_END,
     TokenKinds, WORDS, shown_set,
 };
 use super::DEPTH;
@@ -33,6 +33,7 @@ pub(super) fn issues(text: &str, tokens: &[Spanned]) -> Vec<Issue> {
         depth: 0,
         issues: Vec::new(),
         is_quiet: false,
+        first_field: 0,
         follow: Vec::new(),
         last_error: (usize::MAX, Vec::new()),
     };
@@ -52,6 +53,8 @@ struct SyntaxReader<'a> {
     issues: Vec<Issue>,
     /// Whether an error was reported and no token was read since: further errors are its consequences.
     is_quiet: bool,
+    /// Offset of the first field of the innermost message, at which cel-go reports names in backquotes.
+    first_field: usize,
     /// Tokens that may follow each rule that is being read.
     follow: Vec<TokenKinds>,
     /// Index of the token of the last skipping, and the places in the grammar of all skips at that token.
@@ -65,10 +68,9 @@ impl SyntaxReader<'_> {
 
     /// Returns the kind of a following token.
     fn kind(&self, ahead: usize) -> TokenKinds {
-        let Spanned { token, at, .. } = self.token(ahead);
-        let index = match token {
+        let index = match &self.token(ahead).token {
             Token::End => 0,
-            Token::Ident(_) if self.text[*at..].starts_with('`') => 37,
+            Token::EscapedIdent => ESCAPED_INDEX,
             Token::Ident(_) => 36,
             Token::Literal(literal) => match literal {
                 Literal::Bool(true) => 26,
@@ -306,6 +308,7 @@ impl SyntaxReader<'_> {
                     self.issues.push(Issue::new(at, "unsupported ident kind"));
                     continue;
                 }
+                self.refuse_escaped(self.token(0).at);
                 self.next += 1;
             } else if self.is_next(OPEN_LIST) {
                 self.take(OPEN_LIST, ELEMENT)?;
@@ -318,6 +321,13 @@ impl SyntaxReader<'_> {
             } else {
                 return Ok(());
             }
+        }
+    }
+
+    /// Reports a name in backquotes, which Kubernetes does not support, at `at`. cel-go finds it after all syntax errors.
+    fn refuse_escaped(&mut self, at: usize) {
+        if self.is_next(ESCAPED) {
+            self.issues.push(Issue::new(at, "unsupported syntax: '`'"));
         }
     }
 
@@ -420,6 +430,7 @@ impl SyntaxReader<'_> {
     }
 
     fn fields(&mut self) -> RuleResult {
+        self.first_field = self.token(0).at;
         self.entry(Self::field)?;
         while self.is_next(COMMA) && self.kind(1) & (NAMES | QUESTION) != 0 {
             self.take(COMMA, NAMES | QUESTION)?;
@@ -449,6 +460,7 @@ impl SyntaxReader<'_> {
         if self.is_next(QUESTION) {
             self.take(QUESTION, NAMES)?;
         }
+        self.refuse_escaped(self.first_field);
         self.rule(RULE_END, Self::name);
         Ok(())
     }

@@ -10,6 +10,8 @@ pub(super) const UNRECOGNIZED: &str = "Syntax error: token recognition error at:
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Token {
     Ident(String),
+    /// A name in backquotes. The grammar allows it for fields only, and Kubernetes nowhere.
+    EscapedIdent,
     Literal(Literal),
     /// An operator, a bracket or another sign, and the keyword `in`.
     Sign(&'static str),
@@ -73,6 +75,9 @@ fn token(rest: &str) -> Scanned {
     if let Some(quoted) = quoted(rest) {
         return quoted;
     }
+    if let Some(name) = rest.strip_prefix('`') {
+        return escaped_name(rest, name);
+    }
     if bytes[0].is_ascii_digit() || bytes[0] == b'.' && bytes.get(1).is_some_and(u8::is_ascii_digit) {
         return number(rest);
     }
@@ -99,6 +104,17 @@ fn token(rest: &str) -> Scanned {
 /// Returns the error for text that is not a token. The text ends with the first character with which no token can continue.
 fn unrecognized(text: &str) -> (String, usize) {
     (format!("{UNRECOGNIZED}{text}'"), text.len())
+}
+
+/// Reads a name in backquotes; `name` is the text behind the first one.
+fn escaped_name(rest: &str, name: &str) -> Scanned {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-' | '/' | ' ');
+    let length = name.find(|c: char| !is_part(c)).unwrap_or(name.len());
+    let next = name[length..].chars().next();
+    if length > 0 && next == Some('`') {
+        return Ok((Token::EscapedIdent, length + 2));
+    }
+    Err(unrecognized(&rest[..1 + length + next.map_or(0, char::len_utf8)]))
 }
 
 fn number(rest: &str) -> Scanned {

@@ -67,7 +67,10 @@ pub(super) const FLOAT: TokenKinds = 1 << 31;
 pub(super) const INT: TokenKinds = 1 << 32;
 pub(super) const LITERALS: TokenKinds = WORDS | (0b1_1111 << 31);
 pub(super) const NAME: TokenKinds = 1 << 36;
-pub(super) const NAMES: TokenKinds = NAME | (1 << 37);
+/// Index of names in backquotes among [`KINDS`].
+pub(super) const ESCAPED_INDEX: usize = 37;
+pub(super) const ESCAPED: TokenKinds = 1 << ESCAPED_INDEX;
+pub(super) const NAMES: TokenKinds = NAME | ESCAPED;
 /// The end of a rule, after which the rule that contains it goes on.
 pub(super) const RULE_END: TokenKinds = 1 << 63;
 /// Tokens with which an operand begins.

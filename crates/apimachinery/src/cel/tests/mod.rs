@@ -156,6 +156,10 @@ fn errors_of_a_compilation_show_their_place() {
         ("'a' + object.x == 1", "1:16: found no matching overload for '_==_' applied to '(string, int)'"),
         ("object.x in [1, 2,", "1:19: Syntax error: missing ']' at '<EOF>'"),
         ("authorizer.foo", "1:11: unexpected failed resolution of 'kubernetes.authorization.Authorizer'"),
+        (
+            "has(authorizer.requestResource)",
+            "1:4: unexpected failed resolution of 'kubernetes.authorization.Authorizer'",
+        ),
         ("has(person)", "1:5: invalid argument to has() macro"),
     ] {
         assert_eq!(first_line(text), format!("compilation failed: ERROR: <input>:{expected}"), "{text}");
