@@ -300,7 +300,7 @@ fn unescape(text: &str, kind: Quoted) -> Result<Vec<u8>, String> {
         match kind {
             Quoted::Bytes => out.push(u8::try_from(code).map_err(|_| "unable to unescape string")?),
             Quoted::String => {
-                let c = char::from_u32(code).ok_or("unable to unescape string")?;
+                let c = char::from_u32(code).ok_or("invalid unicode code point")?;
                 out.extend_from_slice(c.encode_utf8(&mut buffer).as_bytes());
             }
         }

@@ -97,7 +97,8 @@ impl<'a> InternalValue<'a> {
         for field in fields {
             let &[name, path, kind_of_field, ref flags @ ..] = field.as_slice() else { continue };
             let content = path.split('.').fold(value, |value, name| &value[name]);
-            let is_omitted = if kind_of_field.starts_with('*') { content.is_null() } else { is_empty(content) };
+            let is_omitted =
+                if kind_of_field.starts_with('*') { content.is_null() } else { is_empty(content) };
             if !flags.is_empty() && is_omitted {
                 continue;
             }
@@ -234,7 +235,10 @@ mod tests {
     #[test]
     fn only_nil_pointers_are_omitted() {
         assert_eq!(
-            internal_text("metav1.ManagedFieldsEntry", &json!({"fieldsV1": {}, "operation": "", "time": null})),
+            internal_text(
+                "metav1.ManagedFieldsEntry",
+                &json!({"fieldsV1": {}, "operation": "", "time": null})
+            ),
             r#"{"fieldsV1":{}}"#
         );
     }

@@ -249,7 +249,7 @@ impl Call {
         })?;
         body_type::complete_type(&self.served, &mut object);
         // The decoder of objects reads the JSON to which YAML is converted. Its fields are sorted, and its numbers have one form.
-        let text: &[u8] = if format == request_body::Format::Json { bytes } else { &[] };
+        let text: &[u8] = if format == Format::Json { bytes } else { &[] };
         let empty = self.conform(&mut object, text, decoded.strict, validation)?;
         body_type::check_custom_version(&self.served, &object)?;
         Ok((object, empty))
