@@ -12,7 +12,7 @@ struct Known {
 }
 
 const KNOWN: [Known; 16] = [
-    Known { reason: "the text of a ControllerRevision's data is not compared", is: is_revision },
+    Known { reason: "the data of a ControllerRevision are compared with its revision", is: is_revision },
     Known { reason: "several objects are converted by one call of a webhook", is: is_conversion_batch },
     Known { reason: "errors of strategic merge patches name fewer types of Go", is: is_strategic_error },
     Known { reason: "errors about undeclared fields are complete", is: is_partial_schema_error },
@@ -211,7 +211,7 @@ fn is_custom(subject: &str) -> bool {
 
 /// kube-apiserver compares the text of the data as it was sent, with its spaces, which the embedded server does not keep.
 fn is_revision(subject: &str, difference: &Difference) -> bool {
-    subject.ends_with(" controllerrevisions") && difference.genuine.contains("data: Invalid value")
+    subject.ends_with(" controllerrevisions") && difference.ours.contains("data: Invalid value")
 }
 
 /// The error of a review counts its objects, and names the step that needed them. The webhook of this program fails for the first object of a
