@@ -50,13 +50,13 @@ async fn a_dry_run_shows_any_node_port() {
             &["spec.ports[1].nodePort: Duplicate value: -5"],
         ),
         ("POST", path, &service("a", &[(80, -5), (81, -5)]), 422, &[taken]),
-        ("POST", path, &service("a", &[(80, -5), (81, 0)]), 201, &["\"nodePort\":-5", "\"nodePort\":1}"]),
+        ("POST", path, &service("a", &[(80, -5), (81, 0)]), 201, &["\"nodePort\":-5", "\"nodePort\":1,"]),
         (
             "POST",
             path,
             &service("a", &[(80, 70_000), (81, 0)]),
             201,
-            &["\"nodePort\":70000", "\"nodePort\":70001}"],
+            &["\"nodePort\":70000", "\"nodePort\":70001,"],
         ),
     ])
     .await;
