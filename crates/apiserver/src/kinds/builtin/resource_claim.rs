@@ -112,11 +112,13 @@ impl BuiltinKind for ResourceSlice {
     fn prepare_create(&self, context: &WriteContext<'_>, slice: &mut Value) {
         date_taints(slice, context);
         drop_mappings(None, slice);
+        drop_lists(None, slice);
     }
 
     fn prepare_update(&self, context: &WriteContext<'_>, old: &Value, new: &mut Value) {
         date_taints(new, context);
         drop_mappings(Some(old), new);
+        drop_lists(Some(old), new);
     }
 
     fn validate(&self, _resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
@@ -171,6 +173,24 @@ fn drop_mappings(old: Option<&Value>, slice: &mut Value) {
     within(slice, "spec", |spec| {
         for device in elements(spec, "devices") {
             put(device, FIELD, Value::Null);
+        }
+    });
+}
+
+/// Drops the lists of attributes, whose feature gate is off by default, unless the old slice has any.
+fn drop_lists(old: Option<&Value>, slice: &mut Value) {
+    let devices = old.map(|old| list(&old["spec"], "devices")).unwrap_or_default();
+    if devices.iter().any(slice_rules::has_lists) {
+        return;
+    }
+    within(slice, "spec", |spec| {
+        for device in elements(spec, "devices") {
+            let attributes = device.get_mut("attributes").and_then(Value::as_object_mut);
+            for attribute in attributes.into_iter().flat_map(|attributes| attributes.values_mut()) {
+                for field in slice_rules::LISTS {
+                    put(attribute, field, Value::Null);
+                }
+            }
         }
     });
 }

@@ -265,3 +265,20 @@ async fn an_empty_bundle_is_a_change_of_a_webhook() {
     ])
     .await;
 }
+
+/// Lists of attributes have a feature gate that is off.
+#[tokio::test]
+async fn an_attribute_of_a_device_has_no_lists() {
+    let slices = "/apis/resource.k8s.io/v1/resourceslices";
+    let slice = |value: &str| {
+        format!(
+            r#"{{"metadata":{{"name":"a"}},"spec":{{"driver":"a.b","nodeName":"n","pool":{{"name":"p","resourceSliceCount":1,
+            "generation":1}},"devices":[{{"name":"d","attributes":{{"x":{value}}}}}]}}}}"#
+        )
+    };
+    check(&[
+        ("POST", slices, &slice(r#"{"strings":["1"]}"#), 422, &["exactly one value must be specified"]),
+        ("POST", slices, &slice(r#"{"string":"a","strings":["1"]}"#), 201, &[r#"{"string":"a"}"#]),
+    ])
+    .await;
+}

@@ -30,7 +30,7 @@ const MAX_TAINTS: usize = 16;
 /// Maximum length of a text in an attribute.
 const MAX_TEXT: usize = 64;
 /// Fields of an attribute whose value is a list.
-const LISTS: [&str; 4] = ["bools", "ints", "strings", "versions"];
+pub(super) const LISTS: [&str; 4] = ["bools", "ints", "strings", "versions"];
 
 /// Validates the spec of a slice. `old` is the spec before an update.
 pub(super) fn validate(spec: &Value, old: Option<&Value>) -> Vec<FieldError> {
@@ -50,10 +50,9 @@ pub(super) fn validate(spec: &Value, old: Option<&Value>) -> Vec<FieldError> {
         errors.push(invalid_text(PATH, "", why));
     }
     let is_advanced = |device: &Value| {
-        let attributes = device["attributes"].as_object().into_iter().flat_map(serde_json::Map::values);
         !list(device, "taints").is_empty()
             || !list(device, "consumesCounters").is_empty()
-            || attributes.into_iter().any(|value| LISTS.iter().any(|list| !value[*list].is_null()))
+            || has_lists(device)
     };
     let max = if devices.iter().any(is_advanced) { MAX_ADVANCED_DEVICES } else { MAX_DEVICES };
     let known = |name: &str| {
@@ -260,6 +259,12 @@ fn validate_counters(object: &Value, path: &str) -> Vec<FieldError> {
             counters.keys().flat_map(|name| invalid(&path, name, &names::label(name))).collect()
         }
     }
+}
+
+/// Whether a device has an attribute with a list.
+pub(super) fn has_lists(device: &Value) -> bool {
+    let mut attributes = device["attributes"].as_object().into_iter().flat_map(serde_json::Map::values);
+    attributes.any(|attribute| LISTS.iter().any(|list| !attribute[*list].is_null()))
 }
 
 /// Returns the number of values of an attribute; a scalar counts as one.
