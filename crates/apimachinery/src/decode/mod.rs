@@ -14,7 +14,7 @@ use serde_json::{Map, Number, Value};
 mod go_json;
 mod ordered;
 
-pub use ordered::{JsonTree, OrderedValue, Shape};
+pub use ordered::{JsonShape, JsonTree, OrderedValue};
 
 /// Maximum number of duplicate and unknown fields that strict decoding reports, as in Go's decoder.
 pub const COMPLAINTS: usize = 100;

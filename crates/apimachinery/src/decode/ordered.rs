@@ -22,7 +22,7 @@ pub enum OrderedValue {
 /// A JSON value that a decoder can read, whatever holds its fields.
 pub trait JsonTree: Sized {
     /// Returns the value, without the fields of an object.
-    fn shape(&self) -> Shape<'_, Self>;
+    fn shape(&self) -> JsonShape<'_, Self>;
 
     /// Iterates over the fields of an object in their order; no other value has fields.
     fn fields(&self) -> impl Iterator<Item = (&str, &Self)>;
@@ -33,7 +33,7 @@ pub trait JsonTree: Sized {
 
 /// A JSON value, without the fields of an object.
 #[derive(Debug)]
-pub enum Shape<'a, T> {
+pub enum JsonShape<'a, T> {
     /// `null`.
     Null,
     /// `true` or `false`.
@@ -48,7 +48,7 @@ pub enum Shape<'a, T> {
     Object,
 }
 
-impl<T> Shape<'_, T> {
+impl<T> JsonShape<'_, T> {
     /// Returns the name that Go's JSON decoder gives to the type.
     #[must_use]
     pub fn json_type(&self) -> &'static str {
@@ -64,14 +64,14 @@ impl<T> Shape<'_, T> {
 }
 
 impl JsonTree for Value {
-    fn shape(&self) -> Shape<'_, Self> {
+    fn shape(&self) -> JsonShape<'_, Self> {
         match self {
-            Self::Null => Shape::Null,
-            Self::Bool(_) => Shape::Bool,
-            Self::Number(number) => Shape::Number(number),
-            Self::String(text) => Shape::String(text),
-            Self::Array(items) => Shape::List(items),
-            Self::Object(_) => Shape::Object,
+            Self::Null => JsonShape::Null,
+            Self::Bool(_) => JsonShape::Bool,
+            Self::Number(number) => JsonShape::Number(number),
+            Self::String(text) => JsonShape::String(text),
+            Self::Array(items) => JsonShape::List(items),
+            Self::Object(_) => JsonShape::Object,
         }
     }
 
@@ -85,14 +85,14 @@ impl JsonTree for Value {
 }
 
 impl JsonTree for OrderedValue {
-    fn shape(&self) -> Shape<'_, Self> {
+    fn shape(&self) -> JsonShape<'_, Self> {
         match self {
-            Self::Leaf(Value::Bool(_)) => Shape::Bool,
-            Self::Leaf(Value::Number(number)) => Shape::Number(number),
-            Self::Leaf(Value::String(text)) => Shape::String(text),
-            Self::Leaf(_) => Shape::Null,
-            Self::List(items) => Shape::List(items),
-            Self::Object(_) => Shape::Object,
+            Self::Leaf(Value::Bool(_)) => JsonShape::Bool,
+            Self::Leaf(Value::Number(number)) => JsonShape::Number(number),
+            Self::Leaf(Value::String(text)) => JsonShape::String(text),
+            Self::Leaf(_) => JsonShape::Null,
+            Self::List(items) => JsonShape::List(items),
+            Self::Object(_) => JsonShape::Object,
         }
     }
 

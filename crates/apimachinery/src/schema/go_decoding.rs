@@ -8,7 +8,7 @@ use serde_json::{Map, Number, Value};
 use super::Cursor;
 use super::go_types::GoPlace;
 use super::node::{JsonType, ValueKind};
-use crate::decode::{self, JsonTree, OrderedValue, Shape};
+use crate::decode::{self, JsonShape, JsonTree, OrderedValue};
 use crate::go::Layout;
 use crate::{go, quantity};
 
@@ -73,26 +73,28 @@ impl<'a> Decoder<'a> {
         };
         let is_time = || schema.format() == Some("date-time");
         match (expected, value.shape()) {
-            (_, Shape::Null) | (JsonType::Boolean, Shape::Bool) | (JsonType::Number, Shape::Number(_)) => {}
-            (JsonType::String, Shape::String(text)) if is_time() => {
+            (_, JsonShape::Null)
+            | (JsonType::Boolean, JsonShape::Bool)
+            | (JsonType::Number, JsonShape::Number(_)) => {}
+            (JsonType::String, JsonShape::String(text)) if is_time() => {
                 return go::time(text, layout(schema)).map(drop).map_err(Refusal);
             }
-            (JsonType::String, Shape::String(text)) if schema.is_bytes() => {
+            (JsonType::String, JsonShape::String(text)) if schema.is_bytes() => {
                 if let Some(at) = illegal_base64(text) {
                     self.note(format!("illegal base64 data at input byte {at}"));
                 }
             }
-            (JsonType::String, Shape::List(items)) if schema.is_bytes() => {
+            (JsonType::String, JsonShape::List(items)) if schema.is_bytes() => {
                 self.list_of_bytes(items);
             }
-            (JsonType::String, Shape::String(_)) => {}
-            (JsonType::Integer, Shape::Number(number)) => {
+            (JsonType::String, JsonShape::String(_)) => {}
+            (JsonType::Integer, JsonShape::Number(number)) => {
                 let bits = if schema.format() == Some("int32") { 32 } else { 64 };
                 if !fits(number, bits) {
                     self.note(self.mismatch(&self.expected(schema), &self.quoted(number)));
                 }
             }
-            (JsonType::Object, Shape::Object) => {
+            (JsonType::Object, JsonShape::Object) => {
                 let outer = self.owner;
                 if let Some(name) = schema.definition_name().filter(|_| !self.is_nested) {
                     self.owner = type_name(name);
@@ -102,7 +104,7 @@ impl<'a> Decoder<'a> {
                 }
                 self.owner = outer;
             }
-            (JsonType::Array, Shape::List(items)) => {
+            (JsonType::Array, JsonShape::List(items)) => {
                 let Some(schema) = schema.items() else { return Ok(()) };
                 self.enter();
                 for item in items {
@@ -126,9 +128,9 @@ impl<'a> Decoder<'a> {
     fn list_of_bytes<T: JsonTree>(&mut self, items: &[T]) {
         for item in items {
             match item.shape() {
-                Shape::Null => {}
-                Shape::Number(number) if number.as_u64().is_some_and(|byte| byte <= 255) => {}
-                Shape::Number(number) => self.note(self.mismatch("uint8", &self.quoted(number))),
+                JsonShape::Null => {}
+                JsonShape::Number(number) if number.as_u64().is_some_and(|byte| byte <= 255) => {}
+                JsonShape::Number(number) => self.note(self.mismatch("uint8", &self.quoted(number))),
                 other => self.note(self.mismatch("uint8", other.json_type())),
             }
         }
@@ -170,11 +172,14 @@ impl<'a> Decoder<'a> {
     /// Checks a value that is a schema or something else. These types have decoders of their own, and their first error ends the decoding.
     fn schema_or_other<T: JsonTree>(&self, schema: Cursor<'a>, value: &'a T) -> Result<(), Refusal> {
         let schemas = match (schema.definition_name().map(type_name), value.shape()) {
-            (Some("JSONSchemaPropsOrBool" | "JSONSchemaPropsOrArray"), Shape::Object) => {
+            (Some("JSONSchemaPropsOrBool" | "JSONSchemaPropsOrArray"), JsonShape::Object) => {
                 slice::from_ref(value)
             }
-            (Some("JSONSchemaPropsOrArray"), Shape::List(items)) => items,
-            (Some("JSONSchemaPropsOrBool"), Shape::String(_) | Shape::Number(_) | Shape::List(_)) => {
+            (Some("JSONSchemaPropsOrArray"), JsonShape::List(items)) => items,
+            (
+                Some("JSONSchemaPropsOrBool"),
+                JsonShape::String(_) | JsonShape::Number(_) | JsonShape::List(_),
+            ) => {
                 return Err(Refusal("boolean or JSON schema expected".to_owned()));
             }
             _ => return Ok(()),
@@ -188,12 +193,12 @@ impl<'a> Decoder<'a> {
                 mismatch: None,
             };
             match given.shape() {
-                Shape::Object => {
+                JsonShape::Object => {
                     for (name, value) in given.fields() {
                         inner.field(schema, name, value)?;
                     }
                 }
-                Shape::Null => {}
+                JsonShape::Null => {}
                 other => inner.note(inner.mismatch("v1.JSONSchemaProps", other.json_type())),
             }
             if let Some(why) = inner.mismatch {
@@ -206,9 +211,9 @@ impl<'a> Decoder<'a> {
     /// Checks that a value is a string or a 32-bit integer.
     fn int_or_string<T: JsonTree>(&self, value: &T) -> Result<(), Refusal> {
         let found = match value.shape() {
-            Shape::Null | Shape::String(_) => return Ok(()),
-            Shape::Number(number) if fits(number, 32) => return Ok(()),
-            Shape::Number(number) => self.quoted(number),
+            JsonShape::Null | JsonShape::String(_) => return Ok(()),
+            JsonShape::Number(number) if fits(number, 32) => return Ok(()),
+            JsonShape::Number(number) => self.quoted(number),
             other => other.json_type().to_owned(),
         };
         Err(Refusal(self.mismatch("int32", &found)))
@@ -248,8 +253,8 @@ pub(super) fn fits(number: &Number, bits: u32) -> bool {
 /// Checks the JSON text of a value, because quantities decode from JSON text, of whatever type.
 pub(super) fn quantity_refusal<T: JsonTree>(value: &T) -> Option<&'static str> {
     let text = match value.shape() {
-        Shape::Null => return None,
-        Shape::String(text) => Cow::Borrowed(text.trim()),
+        JsonShape::Null => return None,
+        JsonShape::String(text) => Cow::Borrowed(text.trim()),
         _ => Cow::Owned(value.to_value().to_string()),
     };
     quantity::refusal(&text)
