@@ -133,13 +133,17 @@ async fn removing_a_controller_waits_for_its_running_reconcile() {
 
 #[test]
 fn a_reconcile_that_blocks_its_thread_is_named_when_the_manager_stops() {
-    struct Busy(Arc<AtomicUsize>);
+    struct Busy {
+        began: Arc<Notify>,
+        stop: Arc<AtomicUsize>,
+    }
     impl Runnable for Busy {
         fn name(&self) -> String {
             "busy".to_owned()
         }
         async fn start(&self, _: RunContext) -> Result<(), BoxError> {
-            while self.0.load(SeqCst) == 0 {
+            self.began.notify_one();
+            while self.stop.load(SeqCst) == 0 {
                 std::thread::yield_now();
             }
             Ok(())
@@ -148,7 +152,8 @@ fn a_reconcile_that_blocks_its_thread_is_named_when_the_manager_stops() {
     let (stop, began) = (Arc::<AtomicUsize>::default(), Arc::<Notify>::default());
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(3).enable_all().build().unwrap();
     let (stopped, computes) = (Arc::clone(&stop), Arc::clone(&began));
-    let busy = Busy(Arc::clone(&stop));
+    let busy_began = Arc::<Notify>::default();
+    let busy = Busy { began: Arc::clone(&busy_began), stop: Arc::clone(&stop) };
     let error = runtime.block_on(async {
         let env = environment().await;
         let options = ManagerOptions::new("test").graceful_shutdown_timeout(Shutdown::Immediate);
@@ -163,7 +168,11 @@ fn a_reconcile_that_blocks_its_thread_is_named_when_the_manager_stops() {
         });
         Builder::managed_by(&manager).for_kind::<Widget>().complete(notes).unwrap();
         Client::new(env.client(), "test").create(&widget("a", 1)).await.unwrap();
-        manager.run(async { began.notified().await }).await.unwrap_err().to_string()
+        let both_compute = async {
+            busy_began.notified().await;
+            began.notified().await;
+        };
+        manager.run(both_compute).await.unwrap_err().to_string()
     });
     stop.store(1, SeqCst);
     assert_eq!(
