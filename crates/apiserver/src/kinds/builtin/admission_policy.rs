@@ -82,7 +82,7 @@ fn validate_status(status: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// Tells policies and bindings that mutate from those that validate, by the kind of their resource.
+/// Returns whether policies and bindings of a resource mutate or validate.
 fn kind_of(resource: &Resource) -> PolicyKind {
     if resource.kind.starts_with("Mutating") { PolicyKind::Mutating } else { PolicyKind::Validating }
 }

@@ -90,7 +90,7 @@ fn validate_subset(subset: &Value, path: &str) -> Vec<FieldError> {
         if !name.is_empty() {
             errors.extend(invalid(&format!("{path}.name"), name, &names::label(name)));
         } else if ports.len() > 1 {
-            // A single port may be anonymous; several ports are told apart by name.
+            // A single port may lack a name. Each of several ports needs one.
             errors.push(FieldError::required(format!("{path}.name"), ""));
         }
         errors.extend(port_number(port["port"].as_i64().unwrap_or_default(), format!("{path}.port")));

@@ -57,7 +57,7 @@ impl BuiltinKind for CertificateSigningRequest {
     }
 }
 
-/// Sets the requester to the authenticated user. Values from the client are replaced, so nobody can request in another's name.
+/// Sets the requester to the authenticated user. Values from the client are replaced, so that a user cannot make a request for another user.
 fn identify(user: &UserInfo, request: &mut Value) {
     let spec = &mut request["spec"];
     let text = |text: &str| if text.is_empty() { Value::Null } else { json!(text) };

@@ -72,7 +72,7 @@ fn validate_options(options: &[Value], default: Quantity, max: Quantity, path: &
         }
         let mut seen = BTreeSet::new();
         for (index, option) in amounts.iter().enumerate() {
-            // kube-apiserver tells options apart by their whole units.
+            // kube-apiserver compares options by their whole units.
             let key = option.whole_units();
             if !seen.insert(key) {
                 errors.push(duplicate(place(index), &key.to_string()));

@@ -198,7 +198,7 @@ fn repeated(spec: &Value, field: &str, key: &str, path: &str) -> Vec<String> {
     warnings
 }
 
-/// Whether a profile says the same as an AppArmor annotation.
+/// Whether a profile and an AppArmor annotation have the same meaning.
 fn is_app_armor_profile(profile: &Value, annotation: &str) -> bool {
     let (kind, name) = match annotation {
         "unconfined" => ("Unconfined", ""),

@@ -47,7 +47,7 @@ fn tag(image: &str) -> Option<&str> {
     })
 }
 
-/// Splits the registry's domain off a name, if there is one. Like the library, this tells it from a path by a dot, a colon or upper case.
+/// Splits the registry's domain off a name, if there is one. As in the library, a domain is `localhost`, or contains a dot, a colon or an uppercase letter.
 fn split_domain(image: &str) -> (Option<&str>, &str) {
     match image.split_once('/') {
         Some(("index.docker.io", rest)) => (Some("docker.io"), rest),
