@@ -158,7 +158,7 @@ impl<'a> Evaluator<'a, '_> {
         if let Some((_, value)) = self.activation.variables.iter().find(|(known, _)| *known == name) {
             return Ok(Val::json(value));
         }
-        let of = functions::TYPES.iter().find(|known| **known == name);
+        let of = functions::TYPES.iter().chain(&message::TYPES).find(|known| **known == name);
         of.map(|of| Val::Type(of)).ok_or_else(|| failed(format!("no such attribute(s): {name}")))
     }
 

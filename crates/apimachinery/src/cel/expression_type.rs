@@ -3,8 +3,10 @@
 //! Functions that this implementation lacks make the type unknown, so that no valid expression is refused.
 
 use super::environment::Environment;
+use super::identifier::without_dot;
 use super::issue::compilation_failure;
 use super::program::{Program, parsed};
+use super::syntax_tree::Expr;
 use super::token::{Spanned, Token, tokens};
 use super::type_checker;
 use super::types::Type;
@@ -33,7 +35,10 @@ pub fn expression_type(
         Err(why) => return Err(why),
     };
     let of = type_checker::check(&root, environment).map_err(|issues| compilation_failure(text, &issues))?;
-    let name = result_type_name(&of);
+    let name = match (&of, &root.expr) {
+        (Type::Type, Expr::Ident(named)) => format!("type({})", without_dot(named)),
+        _ => result_type_name(&of),
+    };
     let mismatch = match expected {
         [] => None,
         expected if expected.contains(&&*name) => None,
@@ -95,6 +100,9 @@ mod tests {
         check("null", &["bool"], "must evaluate to bool but got null_type");
         check("[1]", &["list(JSONPatch)"], "must evaluate to list(JSONPatch) but got list(int)");
         check("[]", &["list(JSONPatch)"], "must evaluate to list(JSONPatch) but got list(dyn)");
+        let patches = expression_type("JSONPatch", &environment().with_patches(), &["list(JSONPatch)"]);
+        assert_eq!(patches, Err("must evaluate to list(JSONPatch) but got type(JSONPatch)".to_owned()));
+        check("int", &["bool"], "must evaluate to bool but got type(int)");
         check("object", &["string", "null_type"], "must evaluate to one of [string null_type] but got dyn");
         let of = |text: &str| expression_type(text, &environment(), &[]).unwrap();
         assert_eq!(of("variables.n"), Some(Type::Int));

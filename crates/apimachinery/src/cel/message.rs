@@ -23,6 +23,8 @@ use crate::go::quote;
 const OBJECT: &str = "Object";
 /// Type of an operation of a JSON patch.
 const JSON_PATCH: &str = "JSONPatch";
+/// Types without a dot in their name, which an identifier can stand for.
+pub(super) const TYPES: [&str; 2] = [OBJECT, JSON_PATCH];
 /// Cost of a message, as in cel-go.
 const CREATION: u64 = 40;
 

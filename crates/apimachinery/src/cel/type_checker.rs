@@ -204,7 +204,8 @@ impl<'a> TypeChecker<'a> {
         if let Some(of) = local.or_else(|| self.environment.type_of(plain)) {
             return of.clone();
         }
-        if functions::TYPES.contains(&plain) {
+        let is_message = self.environment.constructs_patches && message::type_named(plain).is_some();
+        if functions::TYPES.contains(&plain) || is_message {
             return Type::Type;
         }
         // The types of protocol buffers, which cel-go knows.
