@@ -118,7 +118,7 @@ pub(super) fn without_nulls(object: &Value) -> Option<Value> {
 
 /// Returns a new object without the null fields that `old`, an empty object, lacks; `None` if there are none. Go writes these fields even if
 /// they are empty, so they do not count as a change. Elements of lists keep their nulls, and so do structs that an empty object lacks.
-fn without_new_nulls(old: &Value, new: &Value) -> Option<Value> {
+pub(super) fn without_new_nulls(old: &Value, new: &Value) -> Option<Value> {
     let fields = new.as_object().filter(|_| has_new_nulls(old, new))?;
     let given = fields.iter().filter(|(name, value)| !value.is_null() || old.get(name).is_some());
     let stripped = given.map(|(name, value)| {

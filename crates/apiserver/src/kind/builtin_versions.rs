@@ -29,10 +29,19 @@ impl Versions for BuiltinVersions {
     }
 
     /// Converts an object without setting defaults.
+    ///
+    /// # Errors
+    /// 500 if Go cannot decode the object. An apply may merge values that have not been decoded.
     fn convert(&self, object: &Value, api_version: &str) -> Result<Value, ApiError> {
         let from = self.version_of(object["apiVersion"].as_str().unwrap_or_default());
         let mut object = object.clone();
         let (Some(from), Some(to)) = (from, self.version_of(api_version)) else { return Ok(object) };
+        from.schema.restore(&mut object).map_err(|why| {
+            let (version, kind) = (&from.kind.api_version, &from.resource.kind);
+            ApiError::internal(format!(
+                "unable to convert unstructured object to {version}, Kind={kind}: {why}"
+            ))
+        })?;
         from.strategy.convert_to_storage(from, &mut object);
         to.strategy.convert_from_storage(to, &mut object);
         object["apiVersion"] = api_version.into();
