@@ -57,7 +57,12 @@ pub(super) fn decoded(
     let kind = if attributes.is_of_resource() { ObjectKind::of(served) } else { attributes.kind };
     check_type(attributes, served, kind, &mut object, author)?;
     if !attributes.is_of_resource() {
-        attributes.conform(&mut object)?;
+        // Between two webhooks, kube-apiserver holds the Scale of a custom kind as it is written, without its Go type.
+        if served.is_custom() && author == ChangedBy::Webhook {
+            decode::normalize_numbers(&mut object);
+        } else {
+            attributes.conform(&mut object)?;
+        }
         return Ok(object);
     }
     if served.is_custom() {

@@ -178,7 +178,9 @@ pub(crate) async fn delete(
         // An object that is removed at once is shown as it is stored, with its finalizers.
         let last = if is_marked { &new } else { &old };
         if options.dry_run {
-            return answer(call, code, removal, last, stored.revision);
+            // The mark is a write, which may have to be converted.
+            let marked = if is_marked { Some(call.dry_run(new.clone()).await?) } else { None };
+            return answer(call, code, removal, marked.as_ref().unwrap_or(last), stored.revision);
         }
         let document = if is_marked { Some(call.document(&new).await?) } else { None };
         // As in kube-apiserver, texts are compared: a repeated deletion changes nothing, unless the object was stored in another form.
