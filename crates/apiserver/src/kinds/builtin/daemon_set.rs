@@ -7,7 +7,7 @@ use kube_apimachinery::status::FieldError;
 use serde_json::{Value, json};
 
 use super::builtin_kind::BuiltinKind;
-use super::shared::fields::{set, set_pointer, within};
+use super::shared::fields::{set, within};
 use super::shared::workload::StatusNumbers;
 use super::shared::{pod_spec, rolling_update, workload};
 use crate::kind::WriteContext;
@@ -29,11 +29,6 @@ impl BuiltinKind for DaemonSet {
             within(spec, "updateStrategy", |strategy| {
                 let limits = [("maxUnavailable", json!(1)), ("maxSurge", json!(0))];
                 workload::default_rolling_update(strategy, &limits);
-                // Go's internal type has no absent limits: they become 0, whatever the strategy is.
-                within(strategy, "rollingUpdate", |update| {
-                    set_pointer(update, "maxUnavailable", json!(0));
-                    set_pointer(update, "maxSurge", json!(0));
-                });
             });
             within(spec, "template", pod_spec::default);
         });

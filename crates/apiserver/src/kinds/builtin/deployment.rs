@@ -155,6 +155,16 @@ mod tests {
                 "strategy": {"type": "Recreate"},
             }),
         );
+        // Observed as a webhook receives it, before validation refuses it.
+        let recreate = |limits: Value| json!({"type": "Recreate", "rollingUpdate": limits});
+        workload_defaults(
+            "Deployment",
+            &json!({"selector": {}, "replicas": 0, "strategy": recreate(json!({"maxSurge": 80}))}),
+            &json!({
+                "selector": {}, "replicas": 0, "revisionHistoryLimit": 10, "progressDeadlineSeconds": 600,
+                "strategy": recreate(json!({"maxSurge": 80, "maxUnavailable": 0})),
+            }),
+        );
     }
 
     #[test]

@@ -411,13 +411,16 @@ fn has_equal_terms(old: &Value, new: &Value) -> bool {
         ("beta.kubernetes.io/arch", "kubernetes.io/arch"),
         ("beta.kubernetes.io/instance-type", "node.kubernetes.io/instance-type"),
     ];
+    // A key without a successor may be removed: kube-apiserver takes the absence of both for equality.
+    let is_successor = |name: &str, key: &Value, now: &Value| {
+        let successor = SUCCESSORS.iter().find(|(beta, _)| *key == **beta).map_or("", |(_, ga)| ga);
+        name == "key" && now.as_str().unwrap_or_default() == successor
+    };
     match (old, new) {
         (Value::Object(old), Value::Object(new)) => {
             let is_equal = |(name, value): (&String, &Value)| {
                 let now = new.get(name).unwrap_or(&Value::Null);
-                let is_successor =
-                    name == "key" && SUCCESSORS.iter().any(|(beta, ga)| *value == **beta && *now == **ga);
-                is_successor || has_equal_terms(value, now)
+                is_successor(name, value, now) || has_equal_terms(value, now)
             };
             old.iter().all(is_equal)
                 && new.iter().all(|(name, value)| old.contains_key(name) || is_none(value))

@@ -132,9 +132,8 @@ fn default_spec(spec: &mut Value) {
             set(strategy, "type", json!("RollingUpdate"));
             set(strategy, "rollingUpdate", json!({}));
         }
-        if text(strategy, "type") == "RollingUpdate" {
-            within(strategy, "rollingUpdate", |rolling| set(rolling, "partition", json!(0)));
-        }
+        // Go's internal type has no absent partition, whatever the strategy is.
+        within(strategy, "rollingUpdate", |rolling| set(rolling, "partition", json!(0)));
     });
     set(spec, "persistentVolumeClaimRetentionPolicy", json!({}));
     within(spec, "persistentVolumeClaimRetentionPolicy", |retention| {
@@ -281,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn only_an_absent_strategy_has_a_partition() {
+    fn only_an_absent_strategy_gets_limits() {
         for (strategy, expected) in [
             (json!({}), json!({"type": "RollingUpdate", "rollingUpdate": {"partition": 0}})),
             (json!({"type": "RollingUpdate"}), json!({"type": "RollingUpdate"})),
@@ -294,6 +293,10 @@ mod tests {
                 json!({"type": "RollingUpdate", "rollingUpdate": {"partition": 2}}),
             ),
             (json!({"type": "OnDelete"}), json!({"type": "OnDelete"})),
+            (
+                json!({"type": "OnDelete", "rollingUpdate": {}}),
+                json!({"type": "OnDelete", "rollingUpdate": {"partition": 0}}),
+            ),
         ] {
             let mut spec = json!({"updateStrategy": strategy});
             default_spec(&mut spec);

@@ -12,7 +12,7 @@ use kube_apimachinery::status::FieldError;
 use serde_json::{Map, Value, json};
 
 use super::builtin_kind::BuiltinKind;
-use super::shared::fields::{set, within};
+use super::shared::fields::{set, set_pointer, within};
 use crate::kind::WriteContext;
 use crate::kind::resource::Resource;
 
@@ -209,12 +209,13 @@ fn default_behavior(behavior: &mut Value) {
     let percent = json!({"type": "Percent", "value": 100, "periodSeconds": 15});
     let pods = json!({"type": "Pods", "value": 4, "periodSeconds": 15});
     for (direction, policies) in [("scaleUp", json!([pods, percent])), ("scaleDown", json!([percent]))] {
-        set(behavior, direction, json!({}));
+        set_pointer(behavior, direction, json!({}));
         let rules = &mut behavior[direction];
-        set(rules, "selectPolicy", json!("Max"));
-        set(rules, "policies", policies);
+        // An empty text or list is not absent in Go, and validation refuses it.
+        set_pointer(rules, "selectPolicy", json!("Max"));
+        set_pointer(rules, "policies", policies);
     }
-    set(&mut behavior["scaleUp"], "stabilizationWindowSeconds", json!(0));
+    set_pointer(&mut behavior["scaleUp"], "stabilizationWindowSeconds", json!(0));
 }
 
 /// Converts an autoscaler from `autoscaling/v1` to the stored version.

@@ -18,6 +18,9 @@ fn the_affinity_of_a_volume_changes_only_to_newer_labels() {
     assert!(texts(&term(beta, "a"), &term(ga, "a")).is_empty());
     assert!(texts(&json!({}), &term(ga, "a")).is_empty());
     assert_eq!(texts(&term(ga, "a"), &term(beta, "a")).len(), 1);
+    // Observed: the error about the missing key is the only one.
+    assert!(texts(&term("k", "v"), &term("", "v")).is_empty());
+    assert_eq!(texts(&term(beta, "v"), &term("", "v")).len(), 1);
     assert_eq!(texts(&term(beta, "a"), &term(ga, "b")).len(), 1);
     assert_eq!(
         texts(&term("k", "v"), &json!({"nodeAffinity": {"required": {}}})),

@@ -56,6 +56,10 @@ pub(super) fn validate(old: &Value, new: &Value) -> Vec<FieldError> {
         for (container, image) in elements(&mut kept, field).zip(images) {
             put(container, "image", image);
         }
+        // kube-apiserver copies the containers, so that an empty list becomes an absent one.
+        if list(&kept, field).is_empty() {
+            put(&mut kept, field, Value::Null);
+        }
     }
     let mut changeable = vec!["activeDeadlineSeconds", "tolerations", "schedulingGates"];
     if before["terminationGracePeriodSeconds"].as_i64().is_some_and(|seconds| seconds < 0)
@@ -276,6 +280,15 @@ mod tests {
         let [error] = errors.as_slice() else { panic!("{errors:?}") };
         let (_, diff) = error.message.split_once('\n').unwrap();
         assert_eq!(diff, expected, "{new}");
+    }
+
+    /// Observed: kube-apiserver copies the containers before it compares them.
+    #[test]
+    fn an_empty_list_of_containers_is_no_change() {
+        let old = json!({"spec": {"containers": [{"name": "a", "image": "x"}]}});
+        let mut new = old.clone();
+        new["spec"]["initContainers"] = json!([]);
+        assert!(validate(&old, &new).is_empty());
     }
 
     /// Recorded from kube-apiserver v1.36.3.

@@ -41,6 +41,7 @@ pub(super) fn validate_related(old: Option<&Value>, spec: &Value) -> Vec<FieldEr
             let why = "must be empty when `clusterIP` is not specified";
             errors.push(FieldError::invalid(PLACE, &shown, why));
         }
+        (false, None) => errors.push(FieldError::required(PLACE, "")),
         (false, Some(first)) if spec["clusterIP"] != **first => {
             errors.push(FieldError::invalid(PLACE, &shown, "first value must match `clusterIP`"));
         }
@@ -60,8 +61,7 @@ pub(super) fn validate_related(old: Option<&Value>, spec: &Value) -> Vec<FieldEr
             });
         }
     }
-    let policy = spec["ipFamilyPolicy"].as_str().unwrap_or_default();
-    if !POLICIES.contains(&policy) {
+    if let Some(policy) = spec["ipFamilyPolicy"].as_str().filter(|policy| !POLICIES.contains(policy)) {
         errors.push(FieldError::not_supported("spec.ipFamilyPolicy", policy, &POLICIES));
     }
     let before = errors.len();

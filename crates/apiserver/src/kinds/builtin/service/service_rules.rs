@@ -6,6 +6,7 @@ use kube_apimachinery::names;
 use kube_apimachinery::status::FieldError;
 use serde_json::Value;
 
+use super::ip_families;
 use super::service_spec::{has_health_check, is_balanced, is_external};
 use crate::kinds::builtin::shared::field_checks::{
     address, address_range, duplicate, invalid_text, labels, port, port_number, reachable_address, required,
@@ -72,6 +73,10 @@ pub(super) fn validate(service: &Value, old: Option<&Value>) -> Vec<FieldError> 
     errors.extend(ports(spec));
     errors.extend(labels(&spec["selector"], "spec.selector"));
     errors.extend(affinity(spec));
+    // The allocation of addresses has checked them already, unless a write to `/status` creates the Service.
+    if old.is_none() && kind != "ExternalName" {
+        errors.extend(ip_families::validate_related(None, spec));
+    }
     let known = |field: &str| -> BTreeSet<&str> {
         let list = old.map(|old| list(&old["spec"], field)).unwrap_or_default();
         list.iter().filter_map(Value::as_str).map(str::trim).collect()
@@ -333,7 +338,8 @@ mod tests {
     #[test]
     fn ports_have_names_and_differ() {
         assert_eq!(errors(&json!({"type": "ClusterIP"})), ["spec.ports: Required value"]);
-        assert_eq!(errors(&json!({"type": "ClusterIP", "clusterIP": "None"})), [""; 0]);
+        let headless = json!({"type": "ClusterIP", "clusterIP": "None", "clusterIPs": ["None"]});
+        assert_eq!(errors(&headless), [""; 0]);
         assert_eq!(errors(&json!({"type": "ExternalName", "externalName": "a.example."})), [""; 0]);
         let port = |number: i64| json!({"port": number, "protocol": "TCP", "targetPort": "x--"});
         assert_eq!(

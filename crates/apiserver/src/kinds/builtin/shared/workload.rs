@@ -8,7 +8,8 @@ use super::field_checks::{not_negative, supported};
 use super::fields::{set, set_pointer, within};
 use super::{discouraged, label_selector, pod_spec};
 
-/// Sets the strategy `RollingUpdate` and its limits, unless the client chose another strategy.
+/// Sets the strategy `RollingUpdate` and its limits, unless the client chose another strategy. Go's internal types have no absent limits:
+/// the limits of another strategy become 0.
 pub(in crate::kinds::builtin) fn default_rolling_update(strategy: &mut Value, limits: &[(&str, Value)]) {
     set(strategy, "type", json!("RollingUpdate"));
     if strategy.get("type").is_some_and(|kind| kind == "RollingUpdate") {
@@ -19,6 +20,11 @@ pub(in crate::kinds::builtin) fn default_rolling_update(strategy: &mut Value, li
             }
         });
     }
+    within(strategy, "rollingUpdate", |rolling| {
+        for (key, _) in limits {
+            set_pointer(rolling, key, json!(0));
+        }
+    });
 }
 
 /// Returns `metadata.generation`, or null.
