@@ -9,6 +9,28 @@ use super::{Cluster, DEFINITION, V1, V2, names, thing};
 const FAILED: &str = "conversion webhook for example.com/v1, Kind=Thing";
 
 #[tokio::test]
+async fn a_dry_run_of_a_deletion_converts_the_marked_object() {
+    let cluster = Cluster::start().await;
+    let held = json!({
+        "apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "a", "finalizers": ["example.com/a"]},
+        "spec": {"size": 1},
+    });
+    let (code, created) = cluster.send("POST", V1, &held).await;
+    assert_eq!(code, 201, "{created}");
+    let path = format!("{V2}/a?dryRun=All");
+    let (code, marked) = cluster.send("DELETE", &path, &Value::Null).await;
+    assert!(code == 200 && marked["metadata"]["deletionTimestamp"].is_string(), "{marked}");
+    cluster.hook.change(|response| {
+        let version = &mut response["convertedObjects"][0]["apiVersion"];
+        if *version == "example.com/v1" {
+            *version = json!("example.com/v3");
+        }
+    });
+    let (code, status) = cluster.send("DELETE", &path, &Value::Null).await;
+    assert!(code == 500 && status["message"].as_str().unwrap().contains("invalid groupVersion"), "{status}");
+}
+
+#[tokio::test]
 async fn a_webhook_cannot_lose_reorder_or_replace_objects() {
     let cluster = Cluster::start().await;
     for (name, size) in [("a", 1), ("b", 2)] {

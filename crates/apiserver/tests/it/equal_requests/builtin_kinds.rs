@@ -168,6 +168,26 @@ async fn a_service_that_a_write_of_its_status_created_gets_no_address_later() {
     .await;
 }
 
+/// The allocation of addresses, which completes one field from the other, is part of the main endpoint only.
+#[tokio::test]
+async fn a_service_that_a_write_of_its_status_creates_names_its_address_twice() {
+    let path = |name: &str| format!("/api/v1/namespaces/default/services/{name}/status");
+    let service = |name: &str, spec: &str| {
+        format!(r#"{{"metadata":{{"name":"{name}"}},"spec":{{"ports":[{{"port":80}}],{spec}}}}}"#)
+    };
+    let missing = "spec.clusterIPs: Required value";
+    let unexpected = "spec.clusterIPs: Invalid value: [\\\"10.96.5.6\\\"]: must be empty when `clusterIP` is not specified";
+    let both = r#""clusterIP":"None","clusterIPs":["None"]"#;
+    check(&[
+        ("PUT", &path("a"), &service("a", r#""clusterIP":"None""#), 422, &[missing]),
+        ("PUT", &path("a"), &service("a", r#""clusterIP":"10.96.5.5""#), 422, &[missing]),
+        ("PUT", &path("a"), &service("a", r#""clusterIPs":["10.96.5.6"]"#), 422, &[unexpected]),
+        ("PUT", &path("a"), &service("a", both), 201, &[both]),
+        ("PUT", &path("b"), &service("b", r#""type":"ExternalName","externalName":"a.b""#), 201, &[]),
+    ])
+    .await;
+}
+
 #[tokio::test]
 async fn a_node_without_an_address_of_a_usable_type_has_no_preferred_one() {
     let nodes = "/api/v1/nodes";
@@ -279,6 +299,42 @@ async fn an_attribute_of_a_device_has_no_lists() {
     check(&[
         ("POST", slices, &slice(r#"{"strings":["1"]}"#), 422, &["exactly one value must be specified"]),
         ("POST", slices, &slice(r#"{"string":"a","strings":["1"]}"#), 201, &[r#"{"string":"a"}"#]),
+    ])
+    .await;
+}
+
+/// Rules of scaling have pointers in Go, so that an empty value is not absent.
+#[tokio::test]
+async fn an_empty_rule_of_scaling_gets_no_default() {
+    let scalers = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers";
+    let scaler = |rules: &str| {
+        format!(
+            r#"{{"metadata":{{"generateName":"a"}},"spec":{{"maxReplicas":3,"scaleTargetRef":{{"apiVersion":"apps/v1","kind":"Deployment","name":"a"}},
+            "behavior":{{"scaleDown":{rules}}}}}}}"#
+        )
+    };
+    let policy = r#"spec.behavior.scaleDown.selectPolicy: Unsupported value: \"\": supported values: \"Disabled\", \"Max\", \"Min\""#;
+    let none = "spec.behavior.scaleDown.policies: Required value: must specify at least one Policy";
+    check(&[
+        ("POST", scalers, &scaler(r#"{"selectPolicy":""}"#), 422, &[policy]),
+        ("POST", scalers, &scaler(r#"{"policies":[]}"#), 422, &[none]),
+        ("POST", scalers, &scaler(r#"{"policies":null}"#), 201, &[r#""selectPolicy":"Max""#]),
+    ])
+    .await;
+}
+
+/// The merged object is converted to the version of another manager before its conflicts are known.
+#[tokio::test]
+async fn an_apply_that_cannot_be_converted_has_no_conflicts() {
+    let scalers =
+        |version: &str| format!("/apis/autoscaling/{version}/namespaces/default/horizontalpodautoscalers");
+    let scaler = r#"{"metadata":{"name":"a"},"spec":{"maxReplicas":3,"scaleTargetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"a"}}}"#;
+    let applied = r#"{"apiVersion":"autoscaling/v1","kind":"HorizontalPodAutoscaler","metadata":{"creationTimestamp":"2001-02-03"},
+        "spec":{"targetCPUUtilizationPercentage":60}}"#;
+    let why = r#"failed to convert new object: unable to convert unstructured object to autoscaling/v1, Kind=HorizontalPodAutoscaler: parsing time \"2001-02-03\" as"#;
+    check(&[
+        ("POST", &scalers("v2"), scaler, 201, &[]),
+        ("apply", &format!("{}/a?fieldManager=one", scalers("v1")), applied, 500, &[why]),
     ])
     .await;
 }

@@ -228,3 +228,26 @@ async fn the_status_of_an_api_service_keeps_the_metadata() {
     let kept = ["!example.com/x", "!80%", "!example.com/a", "!ownerReferences", r#"automanaged":"onstart""#];
     check(&[("merge", path, metadata, 200, &kept)]).await;
 }
+
+#[tokio::test]
+async fn fields_before_the_first_apply_are_not_those_of_an_empty_object() {
+    let template = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaimtemplates/a";
+    let applied = |metadata: &str| {
+        format!(
+            r#"{{"apiVersion":"resource.k8s.io/v1","kind":"ResourceClaimTemplate","metadata":{{"name":"a"{metadata}}}}}"#
+        )
+    };
+    let first = format!("{template}?fieldManager=one");
+    let second = format!("{template}?fieldManager=two");
+    check(&[
+        ("apply", &first, &applied(""), 201, &["!managedFields", r#""requests":null"#]),
+        (
+            "apply",
+            &second,
+            &applied(r#","labels":{"a":"b"}"#),
+            200,
+            &[r#""manager":"two""#, "!before-first-apply"],
+        ),
+    ])
+    .await;
+}
