@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::request::Answer;
+use super::request::{Answer, is_random};
 
 /// A warning of the webhooks of this program.
 const WEBHOOK_WARNING: &str = "299 - \"first\"";
@@ -60,7 +60,8 @@ impl Pairs {
         let words = |cell: &str| cell.split(SEPARATORS).map(str::to_owned).collect::<Vec<_>>();
         shape(genuine) == shape(ours)
             && words(genuine).iter().zip(&words(ours)).all(|(genuine, ours)| {
-                genuine == ours || (is_chosen(genuine) && is_chosen(ours) && self.bind(genuine, ours))
+                let are_chosen = is_chosen(genuine) && is_chosen(ours) || are_generated_names(genuine, ours);
+                genuine == ours || (are_chosen && self.bind(genuine, ours))
             })
     }
 
@@ -320,6 +321,15 @@ fn is_chosen(word: &str) -> bool {
     is_uid || is_port || word.parse::<std::net::Ipv4Addr>().is_ok_and(|address| address.octets()[0] == 10)
 }
 
+/// Whether two names have the same `generateName`, to which both servers add five characters.
+fn are_generated_names(genuine: &str, ours: &str) -> bool {
+    let parts = |name: &str| {
+        let (prefix, random) = name.split_at_checked(name.len().checked_sub(5)?)?;
+        is_random(random).then(|| prefix.to_owned())
+    };
+    parts(genuine).is_some_and(|prefix| parts(ours) == Some(prefix))
+}
+
 /// Whether a text is an age of less than a day, as in tables: `5s`, `2m36s`, `3h`.
 fn is_age(text: &str) -> bool {
     let parts: Vec<&str> = text.split_inclusive(['s', 'm', 'h']).collect();
@@ -369,13 +379,14 @@ fn without_times(text: &str) -> String {
     out + rest
 }
 
-/// Masks node ports in a quoted object.
+/// Masks node ports in a quoted object, or in the error about a duplicate.
 fn without_node_ports(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     // `nodePort` and `healthCheckNodePort`.
     while let Some((before, after)) = rest.split_once("odePort") {
         let value = after.trim_start_matches(['\\', '"', ':']);
+        let value = value.strip_prefix(" Duplicate value: ").unwrap_or(value);
         let number = value.trim_start_matches(|c: char| c.is_ascii_digit());
         out += before;
         out += "odePort";

@@ -11,7 +11,7 @@ struct Known {
     is: fn(&str, &Difference) -> bool,
 }
 
-const KNOWN: [Known; 16] = [
+const KNOWN: [Known; 20] = [
     Known { reason: "the data of a ControllerRevision are compared with its revision", is: is_revision },
     Known { reason: "several objects are converted by one call of a webhook", is: is_conversion_batch },
     Known { reason: "errors of strategic merge patches name fewer types of Go", is: is_strategic_error },
@@ -34,8 +34,15 @@ const KNOWN: [Known; 16] = [
         is: is_nameless_service,
     },
     Known { reason: "contents of a schema have other errors than Go's decoder", is: is_schema_type },
-    Known { reason: "a zero deletionTimestamp in protobuf counts as absent", is: is_zero_deletion },
+    Known { reason: "a zero time in protobuf counts as absent", is: is_zero_time },
     Known { reason: "a webhook gets null bytes in a map as empty bytes", is: is_null_bytes },
+    Known { reason: "numbers beyond 64-bit integers lose digits", is: is_long_number },
+    Known { reason: "a webhook gets default policies in place of an empty list", is: is_empty_policies },
+    Known {
+        reason: "a webhook that removes the annotations of a HorizontalPodAutoscaler removes its metrics",
+        is: is_removed_metrics,
+    },
+    Known { reason: "a list converts objects that the watch cache has already", is: is_cached_list },
     Known { reason: "a stored `caBundle` without content counts as absent", is: is_empty_bundle },
 ];
 
@@ -99,9 +106,13 @@ const INTERNAL: &str = "a patch that removes the type is not decoded as Go's int
 const TRAFFIC_POLICY: &str = "a read drops the traffic policy of a Service without address";
 
 /// The time is null in JSON, but Go compares the pointer to it, which is not nil.
-fn is_zero_deletion(subject: &str, difference: &Difference) -> bool {
-    subject.starts_with("update ")
-        && difference.genuine.contains("metadata.deletionTimestamp: Invalid value: null: field is immutable")
+fn is_zero_time(subject: &str, difference: &Difference) -> bool {
+    let deletion = "metadata.deletionTimestamp: Invalid value: null: field is immutable";
+    let is_shown = difference.path.ends_with("Time")
+        && ["null", "{}"].contains(&&*difference.genuine)
+        && difference.ours == "(absent)";
+    ["create ", "update ", "status "].iter().any(|verb| subject.starts_with(verb))
+        && (is_shown || difference.genuine.contains(deletion))
 }
 
 /// Both servers store empty bytes: protobuf has no null.
@@ -111,6 +122,47 @@ fn is_null_bytes(subject: &str, difference: &Difference) -> bool {
         && difference.path.starts_with("call ")
         && maps.iter().any(|map| difference.path.contains(map))
         && (difference.genuine.as_str(), difference.ours.as_str()) == ("null", "\"\"")
+}
+
+/// Go decodes a quantity from the text of the number.
+fn is_long_number(_: &str, difference: &Difference) -> bool {
+    let is_long = |word: &&str| word.len() >= 16 && word.bytes().take(16).all(|digit| digit.is_ascii_digit());
+    let words = |text: &str| -> Vec<String> {
+        let words = text.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+        words.map(|word| if is_long(&word) { "#".to_owned() } else { word.to_owned() }).collect()
+    };
+    let (genuine, ours) = (words(&difference.genuine), words(&difference.ours));
+    genuine == ours && genuine.iter().any(|word| word == "#")
+}
+
+/// Validation refuses the empty list on both servers.
+fn is_empty_policies(subject: &str, difference: &Difference) -> bool {
+    let path = &difference.path;
+    subject.ends_with(" horizontalpodautoscalers")
+        && path.starts_with("call ")
+        && path.ends_with("olicies")
+        && (path.contains(".behavior.") || path.contains(".f:behavior."))
+        && difference.genuine == "(absent)"
+}
+
+/// kube-apiserver converts the object of `autoscaling/v1` into the former object, which keeps its metrics if the new one has none.
+fn is_removed_metrics(subject: &str, difference: &Difference) -> bool {
+    let is_default = difference.path.starts_with("call ")
+        && difference.path.ends_with(".spec.targetCPUUtilizationPercentage")
+        && (difference.genuine.as_str(), difference.ours.as_str()) == ("(absent)", "80");
+    let is_kept = difference.path == "causes"
+        && difference.ours == "(absent)"
+        && difference.genuine.lines().all(|line| line.starts_with("spec.metrics["));
+    subject.ends_with(" horizontalpodautoscalers") && (is_default || is_kept)
+}
+
+/// kube-apiserver lists objects from a cache of each version, which converts them when they are written. The embedded server converts them
+/// when they are read.
+fn is_cached_list(subject: &str, difference: &Difference) -> bool {
+    ["list sprockets", "watch sprockets"].contains(&subject)
+        && difference.path == "status"
+        && difference.genuine.starts_with("200")
+        && difference.ours.starts_with("500 conversion webhook for ")
 }
 
 /// The next update without the bundle is a change for kube-apiserver: protobuf distinguishes empty bytes from none.
@@ -190,8 +242,20 @@ fn is_traffic_policy(subject: &str, difference: &Difference) -> bool {
     let is_reviewed = difference.path.starts_with("call ")
         && difference.path.ends_with(".spec.internalTrafficPolicy")
         && difference.ours == "(absent)";
+    // The error about a patch quotes the object as it is stored.
+    let without = |text: &str| {
+        text.replace("\\\"internalTrafficPolicy\\\":\\\"Cluster\\\"", "")
+            .split_whitespace()
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
+    let is_quoted = subject.ends_with(" services")
+        && difference.path == "causes"
+        && difference.genuine.contains("internalTrafficPolicy")
+        && without(&difference.genuine) == without(&difference.ours);
     let verbs = ["status services", "delete services"];
-    (is_shown && verbs.contains(&subject))
+    is_quoted
+        || (is_shown && verbs.contains(&subject))
         || (subject.ends_with(" services") && is_reviewed)
         || (subject.ends_with(" services") && difference.path.ends_with(".f:spec.f:internalTrafficPolicy"))
 }

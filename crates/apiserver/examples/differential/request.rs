@@ -133,7 +133,6 @@ impl Answer {
             let is_word = text[..at + found].ends_with(|c: char| !c.is_ascii_alphanumeric());
             let start = at + found + prefix.len();
             at = start;
-            let is_random = |part: &str| part.bytes().all(|c| b"bcdfghjklmnpqrstvwxz2456789".contains(&c));
             // Other words, such as UIDs, can begin like a generated name.
             let is_whole = !text
                 .get(start + 5..)
@@ -145,6 +144,11 @@ impl Answer {
         masked.body = serde_json::from_str(&text).unwrap_or(masked.body);
         masked
     }
+}
+
+/// Whether a text has only characters that Kubernetes takes for generated names.
+pub(crate) fn is_random(text: &str) -> bool {
+    text.bytes().all(|c| b"bcdfghjklmnpqrstvwxz2456789".contains(&c))
 }
 
 /// Values of the placeholders on one server.
