@@ -1,4 +1,4 @@
-//! `cargo run --release -p kube-simulator --features report -- report`: measures the simulator against its goals.
+//! `cargo run --profile bench -p kube-simulator --features report -- report`: measures the simulator against its goals.
 //!
 //! It plays the corpus of buggy and corrected operators, the simulations of the examples, and workloads of known sizes,
 //! and prints a table in Markdown: which bugs were found, after how long, which operators without a bug got a finding,
