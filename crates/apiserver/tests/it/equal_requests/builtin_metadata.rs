@@ -44,7 +44,12 @@ async fn a_write_of_status_keeps_the_metadata_of_some_kinds() {
     let attachment = r#"{"metadata":{"name":"a"},"spec":{"attacher":"a","nodeName":"a","source":{"persistentVolumeName":"a"}}}"#;
     let attachments = "/apis/storage.k8s.io/v1/volumeattachments";
     let labels = r#"{"metadata":{"labels":{"a":"b c"}},"status":{"attached":true}}"#;
+    let pods = format!("{CORE}/pods");
+    let pod = r#"{"metadata":{"name":"a"},"spec":{"containers":[{"name":"a","image":"a"}]}}"#;
+    let deleted = r#"{"metadata":{"deletionTimestamp":"2001-02-03T04:05:06Z"},"status":{"message":"x"}}"#;
     check(&[
+        ("POST", &pods, pod, 201, &[]),
+        ("merge", &format!("{pods}/a/status"), deleted, 200, &["!2001-02-03", r#""message":"x""#]),
         ("POST", attachments, attachment, 201, &[]),
         ("merge", &format!("{attachments}/a/status"), labels, 200, &["!b c", r#""attached":true"#]),
     ])

@@ -115,7 +115,7 @@ impl BuiltinKind for Pod {
     }
 
     fn status_keeps(&self) -> &'static [&'static str] {
-        &["ownerReferences"]
+        &["ownerReferences", "deletionTimestamp"]
     }
 
     fn resets(&self, subresource: &str) -> Option<&'static [&'static str]> {
