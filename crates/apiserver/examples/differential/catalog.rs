@@ -145,9 +145,11 @@ fn add_resources(
     resources: &mut Vec<Resource>,
 ) {
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-    let listed = discovery["resources"].as_array().map_or(&[][..], Vec::as_slice);
+    let mut listed = discovery["resources"].as_array().cloned().unwrap_or_default();
+    // kube-apiserver lists custom kinds in the order in which it has established them, but a seed always stands for the same stories.
+    listed.sort_by_cached_key(|entry| entry["name"].to_string());
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    for entry in listed {
+    for entry in &listed {
         let (plural, kind) = (text(&entry["name"]), text(&entry["kind"]));
         if plural.contains('/') {
             continue;

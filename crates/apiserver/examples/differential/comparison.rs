@@ -282,7 +282,11 @@ fn causes(answer: &Answer, translate: impl Fn(&str) -> String) -> BTreeSet<Strin
     };
     causes
         .map(cause)
-        .map(|cause| if cause.contains('{') { sorted_parts(&cause).join(" ") } else { cause })
+        .map(
+            |cause| {
+                if cause.contains('{') { sorted_parts(&cause).join(" ") } else { without_node_ports(&cause) }
+            },
+        )
         .collect()
 }
 
@@ -397,6 +401,18 @@ fn without_node_ports(text: &str) -> String {
     out + rest
 }
 
+/// Masks UIDs in a quoted object, such as that of a Job in its labels.
+fn without_uids(text: &str) -> String {
+    let is_part = |c: char| c.is_ascii_hexdigit() || c == '-';
+    let words = text.split_inclusive(|c: char| !is_part(c));
+    let masked = words.map(|word| {
+        let uid = word.trim_end_matches(|c: char| !is_part(c));
+        let is_uid = uid.len() == 36 && uid.matches('-').count() == 4;
+        if is_uid { format!("*{}", &word[uid.len()..]) } else { word.to_owned() }
+    });
+    masked.collect()
+}
+
 /// Splits a message with several errors, or with an object: both have no fixed order. Revisions and recent times are masked.
 fn sorted_parts(text: &str) -> Vec<String> {
     let is_chosen = |part: &str| {
@@ -405,7 +421,7 @@ fn sorted_parts(text: &str) -> Vec<String> {
         let is_revision = part.contains("resourceVersion") || part.contains("ResourceVersion");
         (is_revision || is_time) && part.contains(|c: char| c.is_ascii_digit())
     };
-    let text = without_times(&without_node_ports(text));
+    let text = without_uids(&without_times(&without_node_ports(text)));
     let parts = text.split(['[', ']', ',', '{', '}', '\n']).map(str::trim);
     let mut parts: Vec<String> =
         parts.map(|part| if is_chosen(part) { "*".to_owned() } else { part.to_owned() }).collect();
