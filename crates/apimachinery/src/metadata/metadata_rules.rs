@@ -76,9 +76,10 @@ fn general(rules: MetadataRules) -> MetadataRules {
     MetadataRules { name: NameRule::PathSegment, any_prefix: false, derived_name: None, ..rules }
 }
 
-/// Validates the type and the metadata of an embedded object at the path `place`.
+/// Validates the type and the metadata of an embedded object at the path `place`. `unreadable` is Go's message if the metadata cannot be
+/// decoded.
 #[must_use]
-pub fn validate_embedded(place: &str, object: &Value) -> Vec<FieldError> {
+pub fn validate_embedded(place: &str, object: &Value, unreadable: Option<&str>) -> Vec<FieldError> {
     let mut errors = Vec::new();
     for field in ["apiVersion", "kind"] {
         let path = format!("{place}.{field}");
@@ -103,6 +104,10 @@ pub fn validate_embedded(place: &str, object: &Value) -> Vec<FieldError> {
                 }
             }
         }
+    }
+    if let Some(why) = unreadable {
+        errors.push(FieldError::invalid(format!("{place}.metadata"), &object["metadata"].to_string(), why));
+        return errors;
     }
     let mut contents = Vec::new();
     let mut refuse = |field: &str, value: &str, reasons: Vec<String>| {

@@ -27,7 +27,7 @@ use serde_json::{Map, Value};
 pub use builtin::{builtin, definition, definitions, schema_of_kind};
 use node::{Child, MetadataSchema, SchemaNode};
 pub use node::{Definitions, JsonType, ListType, PatchStrategy, ValueKind};
-pub use object_meta::{coerce_metadata, coerce_stored_metadata};
+pub use object_meta::{coerce_metadata, coerce_stored_metadata, metadata_error};
 pub use prune::MapKeys;
 pub use structural::{Brackets, RootKeyword, find_field};
 

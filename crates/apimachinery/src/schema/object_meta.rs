@@ -103,8 +103,9 @@ pub fn coerce_stored_metadata(schema: &Schema, object: &mut Value) {
     let _ = coerce_metadata(schema, object);
 }
 
-/// Returns Go's decoding error of an object's `metadata`.
-pub(super) fn decode_error(object: &Value) -> Option<String> {
+/// Returns Go's message if the `metadata` of an object cannot be decoded.
+#[must_use]
+pub fn metadata_error(object: &Value) -> Option<String> {
     coerce_one(&mut object.as_object()?.clone()).err()
 }
 

@@ -7,6 +7,7 @@ use kube_apimachinery::cel::ObjectRules;
 use kube_apimachinery::decode;
 use kube_apimachinery::go::{self, quote};
 use kube_apimachinery::metadata;
+use kube_apimachinery::schema;
 use kube_apimachinery::status::FieldError;
 use serde_json::Value;
 
@@ -260,7 +261,8 @@ fn dotted(path: &[String]) -> String {
 /// Adds the errors of the embedded objects of a custom object.
 fn with_embedded(served: &ServedKind, object: &Value, mut errors: Vec<FieldError>) -> Vec<FieldError> {
     for (place, embedded) in served.schema.embedded(object) {
-        errors.extend(metadata::validate_embedded(&place, embedded));
+        let unreadable = schema::metadata_error(embedded);
+        errors.extend(metadata::validate_embedded(&place, embedded, unreadable.as_deref()));
     }
     errors
 }

@@ -123,7 +123,7 @@ fn value(
         return;
     }
     let errors: Vec<FieldError> =
-        objects.iter().flat_map(|(place, object)| validate_embedded(place, object)).collect();
+        objects.iter().flat_map(|(place, object)| validate_embedded(place, object, None)).collect();
     if errors.is_empty() {
         fits(checker, default, cursor, &place);
     } else {
@@ -150,7 +150,7 @@ fn in_metadata(
     }
     let mut texts: Vec<String> = match undecodable("", &object) {
         Some(error) => vec![error.to_string()],
-        None => validate_embedded("", &object).iter().map(ToString::to_string).collect(),
+        None => validate_embedded("", &object, None).iter().map(ToString::to_string).collect(),
     };
     for text in &mut texts {
         *text = text.trim_start_matches('.').to_owned();
@@ -190,7 +190,7 @@ fn undecodable(place: &str, object: &Value) -> Option<FieldError> {
             return Some(FieldError::invalid(below(place, name), &value.to_string(), "must be a string"));
         }
     }
-    let why = object_meta::decode_error(object)?;
+    let why = object_meta::metadata_error(object)?;
     Some(FieldError::invalid(below(place, "metadata"), &object["metadata"].to_string(), &why))
 }
 

@@ -301,6 +301,16 @@ async fn the_metadata_of_an_embedded_object_are_validated() {
                 r#"inner.metadata.managedFields[0].fieldsType: Invalid value: \"a\": must be `FieldsV1`"#,
             ],
         ),
+        (
+            "apply",
+            &format!("{boxes}/a?fieldManager=m"),
+            &body(r#"{"deletionTimestamp":"2001-02-03","generateName":"/a"}"#),
+            422,
+            &[
+                r#"inner.metadata: Invalid value: {\"deletionTimestamp\":\"2001-02-03\",\"generateName\":\"/a\"}: parsing time \"2001-02-03\" as"#,
+                "!may not contain",
+            ],
+        ),
     ])
     .await;
 }
