@@ -263,10 +263,11 @@ impl<K: BuiltinKind> Strategy for K {
         subresource: &str,
     ) {
         if subresource.is_empty() {
-            BuiltinKind::prepare_update(self, context, old, new);
+            // Fields of disabled features are no change, for example of a DaemonSet's template.
             if let Some(path) = self.pod_spec() {
                 pod_spec::drop_disabled(new, Some(old), path);
             }
+            BuiltinKind::prepare_update(self, context, old, new);
         } else {
             self.prepare_subresource(context, subresource, old, new);
         }

@@ -10,7 +10,13 @@ async fn fields_of_disabled_features_are_dropped() {
     let driver = r#"{"metadata":{"name":"a"},"spec":{"preventPodSchedulingIfMissing":true}}"#;
     let node = r#"{"metadata":{"name":"a"},"status":{"config":{"error":"x"}}}"#;
     let limit = r#"{"spec":{"updateStrategy":{"rollingUpdate":{"maxUnavailable":"x"}}}}"#;
+    let daemons = r#"{"metadata":{"name":"a"},"spec":{"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},
+        "spec":{"containers":[{"name":"a","image":"a"}]}}}}"#;
+    let group = r#"{"spec":{"template":{"spec":{"schedulingGroup":{"podGroupName":"g"}}}}}"#;
+    let unchanged = r#""deprecated.daemonset.template.generation":"1""#;
     check(&[
+        ("POST", &format!("{APPS}/daemonsets"), daemons, 201, &[unchanged]),
+        ("merge", &format!("{APPS}/daemonsets/a"), group, 200, &[unchanged, r#"!"podGroupName":"g""#]),
         ("POST", &format!("{APPS}/statefulsets"), set, 201, &["!maxUnavailable\":1", "!SIGTERM"]),
         ("merge", &format!("{APPS}/statefulsets/a"), limit, 200, &["\"generation\":1"]),
         ("POST", "/apis/storage.k8s.io/v1/csidrivers", driver, 201, &["!IfMissing\":true"]),
