@@ -42,7 +42,7 @@ const KNOWN: [Known; 20] = [
         reason: "a webhook that removes the annotations of a HorizontalPodAutoscaler removes its metrics",
         is: is_removed_metrics,
     },
-    Known { reason: "a list converts objects that the watch cache has already", is: is_cached_list },
+    Known { reason: "a list converts objects when it is read", is: is_cached_list },
     Known { reason: "a stored `caBundle` without content counts as absent", is: is_empty_bundle },
 ];
 
