@@ -119,7 +119,11 @@ impl BuiltinKind for Pod {
     }
 
     fn resets(&self, subresource: &str) -> Option<&'static [&'static str]> {
-        (subresource == "status").then_some(&["spec", "metadata.ownerReferences"])
+        (subresource == "status").then_some(&[
+            "spec",
+            "metadata.deletionTimestamp",
+            "metadata.ownerReferences",
+        ])
     }
 
     fn grace_period(&self, pod: &Value, asked: Option<i64>) -> Option<i64> {
