@@ -1,5 +1,5 @@
-//! Calls of functions, and conversions between types. Functions of texts, lists, times and other types have files of their own. `signatures`
-//! has the types of all functions.
+//! Calls of functions, and conversions between types. Functions of texts, lists, times and other types have files of their own.
+//! `function_table` has the types of all functions.
 
 use std::rc::Rc;
 

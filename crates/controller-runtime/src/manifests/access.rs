@@ -1,4 +1,4 @@
-//! Namespace, ServiceAccount, and roles for users of the kinds.
+//! RBAC objects: the ServiceAccount and the roles of the operator, and roles for users of its kinds. Also the namespace.
 
 use std::collections::BTreeMap;
 
