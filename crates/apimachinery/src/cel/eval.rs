@@ -145,7 +145,7 @@ impl<'a> Evaluator<'a, '_> {
     }
 
     fn variable(&mut self, name: &'a str) -> Evaluated<'a> {
-        // Names are compared with those of the variables, and a name may be as long as the expression. Usual names cost nothing.
+        // The look-up compares the name with those of the variables, and a name may be as long as the expression. Usual names cost nothing.
         self.cost.values(name.len() / 10)?;
         let name = without_dot(name);
         if let Some((_, value)) = self.locals.iter().rev().find(|(known, _)| *known == name) {

@@ -108,7 +108,7 @@ impl CelParser {
     }
 
     fn expression(&mut self) -> Result<SyntaxNode, Issue> {
-        // The first error ends the parsing, so only the way without an error counts back.
+        // The first error ends the parsing, so only the successful path restores the depth.
         self.depth += 1;
         if self.depth > DEPTH {
             return Err(Issue::new(self.peek().at, format!("expression recursion limit exceeded: {DEPTH}")));
@@ -155,8 +155,8 @@ impl CelParser {
         }
     }
 
-    // Functions through which nested expressions recurse leave their rarer parts to others, so that their frames are small: 100 levels must
-    // fit into the stack of a thread even without optimisation.
+    // `expression` to `name_or_literal` call each other once per level of nesting. Their rarer parts are functions of their own, so that
+    // their frames are small: 100 levels must fit into the stack of a thread even without optimisation.
     fn binary(&mut self, level: usize) -> Result<SyntaxNode, Issue> {
         let Some(operators) = LEVELS.get(level) else { return self.unary() };
         let mut node = self.binary(level + 1)?;
@@ -184,7 +184,7 @@ impl CelParser {
         }
     }
 
-    /// Parses the operand of signs, of which the first is taken.
+    /// Parses the rest of a negation: further signs and the operand. The first sign is consumed already.
     fn negation(&mut self, at: usize, function: &str) -> Result<SyntaxNode, Issue> {
         let sign = &function[..1];
         let mut count = 1;
@@ -192,7 +192,7 @@ impl CelParser {
             count += 1;
         }
         // Only a single sign is part of the literal.
-        let operand = if sign == "-" && count == 1 { self.negated()? } else { self.member()? };
+        let operand = if sign == "-" && count == 1 { self.minus_operand()? } else { self.member()? };
         // As in cel-go, the operand's type does not matter if the signs cancel out.
         if count % 2 == 0 {
             return Ok(operand);
@@ -210,8 +210,8 @@ impl CelParser {
         }
     }
 
-    /// Parses the operand of a minus sign, which may be 2⁶³.
-    fn negated(&mut self) -> Result<SyntaxNode, Issue> {
+    /// Parses the operand of a single minus sign, which may be 2⁶³.
+    fn minus_operand(&mut self) -> Result<SyntaxNode, Issue> {
         let Spanned { token: Token::Literal(Literal::IntMinimum), at, .. } = *self.peek() else {
             return self.member();
         };
@@ -236,7 +236,7 @@ impl CelParser {
         }
     }
 
-    /// Parses what follows a dot: a field, or a call of a member function.
+    /// Parses the rest of a selection after its dot: a field, or a call of a member function.
     fn selection(&mut self, dot: usize, node: SyntaxNode) -> Result<SyntaxNode, Issue> {
         let is_optional = self.take("?").is_some();
         let Spanned { token: Token::Ident(field), .. } = self.peek().clone() else {
@@ -299,9 +299,6 @@ impl CelParser {
             return Ok(parts);
         }
         while self.take(close).is_none() {
-            if !parts.is_empty() && self.peek().token == Token::End {
-                self.expect(close)?;
-            }
             parts.push(part(self)?);
             if self.take(",").is_none() {
                 self.expect(close)?;

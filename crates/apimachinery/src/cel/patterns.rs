@@ -37,8 +37,9 @@ pub(super) struct ConstantPatterns {
 
 /// Reason why the patterns of an expression do not compile.
 pub(super) enum PatternError {
-    /// Places in the expression.
+    /// Errors of the compilation, with their places in the expression.
     Issues(Vec<Issue>),
+    /// Error of the program's instantiation, which has no place.
     Program(String),
 }
 
@@ -98,10 +99,12 @@ fn constant(node: &SyntaxNode) -> Option<Evaluated<'_>> {
     }
 }
 
+/// Whether a function takes a pattern.
 pub(super) fn is_function(function: &str) -> bool {
     ["matches", "find", "findAll"].contains(&function)
 }
 
+/// Compiles a pattern. One whose automaton would be too large is an error.
 fn compiled(parsed: &mut Patterns, source: &str) -> Result<Arc<Pattern>, String> {
     let pattern = parsed.get(source)?;
     pattern.ok_or_else(|| "the regular expression is too large for this server".to_owned())

@@ -1,4 +1,5 @@
-//! Parts of an object that an update leaves unchanged. Their errors are warnings, because the rules may be newer than the object.
+//! Parts of an object that an update leaves unchanged (ratcheting). Their errors are only warnings, because the rules may be newer than the
+//! object.
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
@@ -14,7 +15,7 @@ pub(super) struct Correlated<'a> {
     new: &'a Value,
     schema: &'a ValueSchema,
     is_unchanged: OnceCell<bool>,
-    /// Elements of a keyed list.
+    /// Elements of the old list, if the part is a keyed list; computed at the first use.
     elements: OnceCell<Option<OldElements<'a>>>,
 }
 

@@ -38,7 +38,7 @@ pub(super) struct ComparedValue<'o, 'c> {
     pub(super) old: Option<&'o Value>,
     /// Counterpart that decides whether the value is unchanged; `None` if it has none.
     pub(super) correlated: Option<&'c Correlated<'o>>,
-    /// Nearest value above that has a counterpart.
+    /// Counterpart of the nearest value above that has one.
     pub(super) parent: Option<&'c Correlated<'o>>,
 }
 

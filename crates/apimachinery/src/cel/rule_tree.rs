@@ -65,7 +65,7 @@ impl RuleNode {
         };
         let mut properties = BTreeMap::new();
         for (name, property) in source["properties"].as_object().into_iter().flatten() {
-            // Read from the definition, because the schema above may show another one for `metadata`, which each object has with a name.
+            // Read from the definition: in `schema`, the declared schema of `metadata` may be replaced by the one that every object has.
             let schema = ValueSchema::read(property);
             if schema.is_visible()
                 && let Some(node) = Self::read(property, Arc::new(schema))

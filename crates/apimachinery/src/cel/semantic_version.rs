@@ -71,13 +71,16 @@ impl SemanticVersion {
     }
 }
 
-/// Removes the zeros before a number.
+/// Removes the zeros before a number. At least one digit stays.
 fn without_zeros(part: &str) -> String {
+    if part.len() < 2 {
+        return part.to_owned();
+    }
     let trimmed = part.trim_start_matches('0');
-    match trimmed.starts_with(|first: char| first.is_ascii_digit()) {
-        _ if part.len() < 2 => part.to_owned(),
-        true => trimmed.to_owned(),
-        false => format!("0{trimmed}"),
+    if trimmed.starts_with(|first: char| first.is_ascii_digit()) {
+        trimmed.to_owned()
+    } else {
+        format!("0{trimmed}")
     }
 }
 

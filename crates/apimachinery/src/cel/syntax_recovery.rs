@@ -1,7 +1,7 @@
 //! Syntax errors as ANTLR reports them. After an error, ANTLR deletes, inserts or skips tokens and continues, so that a text can have several errors.
 //!
-//! The parser finds only the first error. Then this module reads the tokens again, by the rules of cel-go's grammar, without building a tree. A decision of the
-//! grammar checks the next token (`sync`), and the end of a rule with an error skips to a token that may follow one of the rules that are being read
+//! The parser finds only the first error. Then this module reads the tokens again, by the rules of cel-go's grammar, without building a tree. Before a decision
+//! of the grammar it checks the next token (`sync`). After an error in a rule it skips to a token that may follow one of the rules that are being read
 //! (`recover`).
 
 mod token_kinds;
@@ -35,7 +35,7 @@ pub(super) fn issues(text: &str, tokens: &[Spanned]) -> Vec<Issue> {
         is_quiet: false,
         first_field: 0,
         follow: Vec::new(),
-        last_error: (usize::MAX, Vec::new()),
+        last_recovery: (usize::MAX, Vec::new()),
     };
     reader.rule(END, SyntaxReader::expression);
     let _ = reader.take(END, 0);
@@ -57,8 +57,9 @@ struct SyntaxReader<'a> {
     first_field: usize,
     /// Tokens that may follow each rule that is being read.
     follow: Vec<TokenKinds>,
-    /// Index of the token of the last skipping, and the places in the grammar of all skips at that token.
-    last_error: (usize, Vec<u32>),
+    /// Index of the token at which the last recovery began, and the rule depths of all recoveries that began there. A second recovery of one
+    /// rule at one token would make no progress, so it skips the token.
+    last_recovery: (usize, Vec<u32>),
 }
 
 impl SyntaxReader<'_> {
@@ -66,7 +67,7 @@ impl SyntaxReader<'_> {
         &self.tokens[(self.next + ahead).min(self.tokens.len() - 1)]
     }
 
-    /// Returns the kind of a following token.
+    /// Returns the kind of the token `ahead` places after the next one. Its bit is the index in [`KINDS`].
     fn kind(&self, ahead: usize) -> TokenKinds {
         let index = match &self.token(ahead).token {
             Token::End => 0,
@@ -102,13 +103,13 @@ impl SyntaxReader<'_> {
         set & !RULE_END
     }
 
-    /// Text of the next token in messages.
+    /// Returns the text of the next token for messages.
     fn shown(&self) -> &str {
         let next = self.token(0);
         if next.token == Token::End { "<EOF>" } else { &self.text[next.at..next.end] }
     }
 
-    /// Reports an error at the next token, unless it is a consequence of the last one.
+    /// Reports an error at the token `ahead` places after the next one, unless the error is a consequence of the last one.
     fn report(&mut self, ahead: usize, message: &str) {
         if !self.is_quiet {
             self.is_quiet = true;
@@ -171,11 +172,11 @@ impl SyntaxReader<'_> {
         self.follow.pop();
     }
 
+    /// Skips to a token at which one of the rules that are being read can continue.
     fn recover(&mut self) {
         let place = u32::try_from(self.follow.len()).unwrap_or(u32::MAX);
-        let (index, places) = &mut self.last_error;
+        let (index, places) = &mut self.last_recovery;
         if *index == self.next && places.contains(&place) {
-            // Another error of the same rule at the same token: the token must be skipped.
             self.next += 1;
         }
         if *index != self.next {
@@ -269,13 +270,9 @@ impl SyntaxReader<'_> {
     /// Reports that the grammar has no rule for the next two tokens.
     fn no_alternative(&mut self) -> RuleResult {
         let (first, second) = (self.token(0), self.token(1));
-        let message = format!("no viable alternative at input '{}'", &self.text[first.at..second.end]);
         // The end of the input has no text.
-        let message = if second.token == Token::End {
-            format!("no viable alternative at input '{}'", &self.text[first.at..first.end])
-        } else {
-            message
-        };
+        let end = if second.token == Token::End { first.end } else { second.end };
+        let message = format!("no viable alternative at input '{}'", &self.text[first.at..end]);
         self.report(1, &message);
         Err(SyntaxFailure)
     }

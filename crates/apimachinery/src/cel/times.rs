@@ -16,7 +16,8 @@ const SECONDS: std::ops::RangeInclusive<i64> = -62_135_596_800..=253_402_300_799
 
 /// Nanoseconds of a second.
 const NANOS: i128 = 1_000_000_000;
-/// Years of some cycles of the Gregorian calendar, which has the same days after 400 years, and their nanoseconds.
+/// Twenty cycles of the Gregorian calendar, which repeats after 400 years: their years and nanoseconds. Times beyond the range of
+/// [`Timestamp`] are computed that much earlier.
 const CYCLE_YEARS: i64 = 8000;
 const CYCLES: i128 = 20 * 146_097 * 86_400 * NANOS;
 /// Moments after this one are beyond the range of [`Timestamp`], or close to its end.
@@ -41,7 +42,7 @@ impl Moment {
     fn parse(text: &str) -> Result<Self, String> {
         let at = match go::time(text, Layout::Seconds) {
             Ok(time) => time.as_nanosecond(),
-            // The last days are beyond the range of `Timestamp`.
+            // The last two days of the year 9999 are beyond the range of `Timestamp`. They have the same days as those of 1999.
             Err(why) => match text.strip_prefix("9999-12-3").map(|rest| format!("1999-12-3{rest}")) {
                 Some(earlier) => go::time(&earlier, Layout::Seconds)?.as_nanosecond() + CYCLES,
                 None => return Err(why),

@@ -95,7 +95,7 @@ fn token(rest: &str) -> Scanned {
     if let Some(sign) = SIGNS.iter().find(|sign| rest.starts_with(**sign)) {
         return Ok((Token::Sign(sign), sign.len()));
     }
-    // The first sign of these two-sign operators is not a token alone. ANTLR's message then contains the next character too.
+    // These characters begin an operator of two signs and are no tokens alone. ANTLR's message then contains the next character too.
     let count = if matches!(bytes[0], b'&' | b'|' | b'=') { 2 } else { 1 };
     let wrong: String = rest.chars().take(count).collect();
     Err(unrecognized(&wrong))
@@ -200,7 +200,8 @@ fn quoted(rest: &str) -> Option<Scanned> {
     let inner = &body[open.len()..];
     let end = match closing(inner, open, escapes) {
         Ok(end) => end,
-        // Without the end of the text, the longest token before it counts: two quotes are an empty text, and a prefix is a name.
+        // As in ANTLR, a literal without an end falls back to the longest token at its place: the first two of three quotes are an empty
+        // literal, and a prefix alone is a name.
         Err(_) if is_multiline => {
             let empty = match kind {
                 Quoted::Bytes => Literal::Bytes(Vec::new()),

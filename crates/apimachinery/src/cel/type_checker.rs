@@ -57,7 +57,7 @@ struct TypeChecker<'a> {
     /// Variables of the surrounding macros, the innermost last.
     locals: Vec<(String, Type)>,
     issues: Vec<Issue>,
-    /// Issues of literals.
+    /// Issues about literals, which count only if there are no others.
     literals: Vec<Issue>,
     /// Number of surrounding calls of `format`: their arguments may be lists of several types.
     formats: usize,
@@ -107,7 +107,8 @@ impl<'a> TypeChecker<'a> {
             }
             Expr::Has { operand, field } => {
                 match self.type_of(operand) {
-                    // The one field of such a type is a variable with a dot in its name, for which there is no test.
+                    // The only such field is `authorizer.requestResource`. In kube-apiserver it is a variable with a dot in its name, and
+                    // `has` cannot test a variable.
                     Type::Object(object) if signatures::is_of_library(object) => {
                         self.issue(node.at, format!("unexpected failed resolution of '{}'", object.name));
                     }

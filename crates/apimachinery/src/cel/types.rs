@@ -73,7 +73,7 @@ impl Type {
     /// Quantities, such as `quantity('500m')`.
     pub const QUANTITY: Self = Self::Object(&QUANTITY);
 
-    /// Whether a value of this type can be one of the other type, and if so the type of both.
+    /// Returns the common type of two types whose values can stand for each other; `None` if they cannot.
     pub(super) fn unified(&self, other: &Self) -> Option<Self> {
         match (self, other) {
             (Self::Open, other) | (other, Self::Open) => Some(other.clone()),

@@ -85,7 +85,7 @@ impl<'t> CostEstimator<'t> {
             }
             ("slice", Some(list), [start, end]) => {
                 let end = number(end, self.operand_size(list).max);
-                // cel-go does not notice an end before the start.
+                // As in cel-go, an end before the start wraps around.
                 CallEstimate::makes_list(SizeRange::exactly(end.wrapping_sub(number(start, 0))), 1.0)
             }
             ("flatten", Some(list), arguments) => {
@@ -121,7 +121,7 @@ impl<'t> CostEstimator<'t> {
                         let comparison = if is_text { element.cost(TEXT) } else { 0 };
                         size.max.saturating_mul(comparison.saturating_add(1))
                     }
-                    // A text.
+                    // The target is a text.
                     None => size.cost(TEXT),
                 })
             }
@@ -233,7 +233,7 @@ impl<'t> CostEstimator<'t> {
         let size = |operand: &Operand<'_>| operand.size.unwrap_or(SizeRange::UNKNOWN);
         match (call, target, arguments) {
             (("format", _), Some(target), _) => CallEstimate::costs(size(target).cost(TEXT)),
-            // cel-go does not notice sizes that exceed the largest number.
+            // As in cel-go, sizes beyond the largest number wrap around.
             (("bytes", "(string)"), None, [text]) => {
                 let SizeRange { min, max } = size(text);
                 CallEstimate::makes(size(text).cost(TEXT), SizeRange { min, max: max.wrapping_mul(4) })

@@ -102,7 +102,8 @@ impl<'t> CostEstimator<'t> {
         self.cost(self.tree.root())
     }
 
-    // Functions through which nested expressions recurse leave their rarer parts to others, so that their frames are small.
+    /// Returns the cost of a node with the nodes below, and records its path and sizes. The parts are functions of their own, so that the
+    /// frames of this recursion are small.
     fn cost(&mut self, id: ExpandedId) -> u64 {
         match self.expr(id) {
             ExpandedExpr::Literal(_) => 0,
