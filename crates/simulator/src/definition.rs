@@ -64,7 +64,7 @@ impl Program {
     }
 }
 
-/// One life of one process.
+/// One life of one process: which of its program's `replicas` it is, and how often it has been started before.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Instance {
     pub(crate) replica: u8,
@@ -78,7 +78,7 @@ pub(crate) type MakeProcess = Rc<dyn Fn(Gate, Instance) -> Result<Manager, BoxEr
 /// Makes the remote system of this name for a run.
 pub(crate) type MakeRemote = Rc<dyn Fn(Arc<str>) -> Arc<dyn AnyRemote>>;
 
-/// A condition of the user's on the state of the world.
+/// A condition on the state of the world that the test states.
 #[derive(Clone)]
 pub(crate) struct Check {
     pub(crate) name: Rc<str>,

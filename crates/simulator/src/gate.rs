@@ -18,7 +18,7 @@ use tokio::{sync::oneshot, task::JoinSet};
 use tower_service::Service;
 
 use crate::{
-    hub::{Answer, CallResult, GateBody, Hub, Lines, Order, WatchBody, Work, Working},
+    hub::{Answer, CallResult, GateBody, Hub, LineSplitter, Order, WatchBody, Work, Working},
     names::{Actor, CallName},
     truth::{Attributed, Origin},
 };
@@ -53,7 +53,14 @@ impl Gate {
         kube::Client::new(self.clone(), "default")
     }
 
-    fn add(&self, name: Arc<CallName>, caller: &Arc<()>, request: Request<Full<Bytes>>, answers: Answers) {
+    /// Adds a request to the hub. Its answer is sent to `sender`, unless the caller or the process is gone.
+    fn add(
+        &self,
+        name: Arc<CallName>,
+        caller: &Arc<()>,
+        request: Request<Full<Bytes>>,
+        sender: AnswerSender,
+    ) {
         let gate = self.clone();
         let origin = Origin { actor: self.actor, is_update: name.verb == "update" };
         let of_watch = Arc::clone(&name);
@@ -69,7 +76,7 @@ impl Gate {
                         CallResult::Lost => Err(ConnectionLost),
                     };
                     // Fails if the caller has given up.
-                    let _ = answers.send(response);
+                    let _ = sender.send(response);
                 });
                 answer
             })
@@ -100,7 +107,7 @@ impl Gate {
         let (head, mut body) = response.into_parts();
         let hub = self.hub.clone();
         let pump = async move {
-            let mut lines = Lines::default();
+            let mut lines = LineSplitter::default();
             while let Some(Ok(frame)) = body.frame().await {
                 if let Ok(chunk) = frame.into_data() {
                     lines.split(&chunk).into_iter().for_each(|line| hub.push(id, line));
@@ -114,7 +121,7 @@ impl Gate {
     }
 }
 
-type Answers = oneshot::Sender<Result<Response<GateBody>, ConnectionLost>>;
+type AnswerSender = oneshot::Sender<Result<Response<GateBody>, ConnectionLost>>;
 
 impl Service<Request<kube::client::Body>> for Gate {
     type Response = Response<GateBody>;
@@ -133,9 +140,9 @@ impl Service<Request<kube::client::Body>> for Gate {
             let (body, caller) = (body.to_bytes(), Arc::new(()));
             let request = Request::from_parts(head, Full::new(body.clone()));
             let name = Arc::new(CallName::of_request(&request, &body));
-            let (sender, answers) = oneshot::channel();
+            let (sender, answer) = oneshot::channel();
             gate.add(name, &caller, request, sender);
-            match answers.await {
+            match answer.await {
                 Ok(response) => response,
                 // The process is dead, or its call was dropped, so the call is never answered.
                 Err(_) => pending().await,

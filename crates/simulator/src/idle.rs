@@ -63,7 +63,7 @@ impl Idle {
                 state.wait = Wait::Over;
                 state.waker.take()
             };
-            // Without the lock, because waking polls nothing but may drop the waker before it.
+            // Without the lock: a waker may run other code, such as the destructor of a task.
             if let Some(waker) = waker {
                 waker.wake();
             }
@@ -96,7 +96,7 @@ impl Idle {
         .await;
     }
 
-    /// Ends the wait of the driver although tasks can run, or the next one. May be called by another thread.
+    /// Ends the driver's current wait although tasks can run; if the driver does not wait, its next wait. May be called by another thread.
     pub(crate) fn kick(&self) {
         let waker = {
             let mut state = self.0.lock();

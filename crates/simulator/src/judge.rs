@@ -15,7 +15,7 @@ use crate::{
     truth::{Change, Counts, Verb},
 };
 
-/// A violated rule, and the violation.
+/// A violation of a rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Violation {
     pub(crate) oracle: Oracle,
@@ -165,19 +165,20 @@ pub(crate) fn judge(
     is_allowed: &dyn Fn(Oracle) -> bool,
 ) -> Option<Violation> {
     let reference = &expected.outcome;
-    // A run that has merged is compared with the run without faults at that step.
+    // A run that ended early, because it had become equal, is compared with the run without faults at that step.
     let merged = outcome.merged_after.and_then(|step| reference.quiet.get(&step));
     let counts = merged.map_or(&reference.counts, |quiet| &quiet.counts);
     let failing = merged.map_or(&reference.failing, |quiet| &quiet.failing);
     let reaches = plan.deviations.iter().any(|deviation| deviation.what.reaches_over_a_step());
     let by_family = |counts: &BTreeMap<ObjectId, Counts>| sums_of_families(counts, &expected.learned);
     let may_miss = reaches && is_deleted_before_its_first_write(&reference.trace, &outcome.trace);
+    let tolerance = Tolerance { between_steps: reaches, missing_objects: may_miss };
     // The first violation is reported. A run that ended early would violate later rules as a consequence.
     let rules: [&dyn Fn() -> Option<Violation>; 6] = [
         &|| judge_end(&outcome.end),
         &|| compare_leads(&reference.without_lead, &outcome.without_lead),
         &|| judge_writes(&outcome.trace),
-        &|| compare_worlds(expected, outcome, reaches, may_miss, is_allowed),
+        &|| compare_worlds(expected, outcome, tolerance, is_allowed),
         &|| compare_counts(&by_family(counts), &by_family(&lasting_counts(outcome, plan)), reaches),
         &|| compare_failures(failing, &outcome.failing),
     ];
@@ -210,21 +211,29 @@ fn changes(trace: &[Entry]) -> impl Iterator<Item = &Change> {
     })
 }
 
-/// Compares the worlds after each step, when they were quiet; only those at the end if `only_at_the_end`, because states between steps
-/// may differ. With `may_miss` missing objects are not violations. Differences that violate an allowed rule do not hide others.
+/// Differences between worlds that the plan makes possible, and that are no violations.
+#[derive(Debug, Clone, Copy)]
+struct Tolerance {
+    /// Any difference before the last step is done.
+    between_steps: bool,
+    /// Objects that are missing.
+    missing_objects: bool,
+}
+
+/// Compares the worlds after each step, when they were quiet. Differences that violate an allowed rule do not hide others.
 fn compare_worlds(
     expected: &Expected,
     outcome: &Outcome,
-    only_at_the_end: bool,
-    may_miss: bool,
+    tolerance: Tolerance,
     is_allowed: &dyn Fn(Oracle) -> bool,
 ) -> Option<Violation> {
     let last = expected.outcome.quiet.keys().last().copied().unwrap_or_default();
     let last = outcome.merged_after.unwrap_or(last);
-    let first = if only_at_the_end { last } else { 0 };
+    let first = if tolerance.between_steps { last } else { 0 };
     for (step, found) in outcome.quiet.range(first..) {
         let mut differences = expected.differences(*step, &found.world);
-        differences.retain(|difference| !may_miss || !matches!(difference, Difference::Missing(_)));
+        differences
+            .retain(|difference| !tolerance.missing_objects || !matches!(difference, Difference::Missing(_)));
         differences.retain(|difference| !is_allowed(rule_of(difference)));
         let Some(difference) = differences.first() else { continue };
         let suspect = match difference {

@@ -80,7 +80,8 @@ impl fmt::Display for Actor {
     }
 }
 
-/// Returns the resource and the process suffix in the name of a line or of a stream, joined to the name of the stream.
+/// Returns the name of the stream of a line: its resource, and its process unless that is the first operator. The name of a stream stays as
+/// it is.
 pub(crate) fn stream_of(line: &str) -> String {
     let resource = line.split(' ').next().unwrap_or_default();
     match line.rsplit_once(" to ") {

@@ -159,7 +159,7 @@ impl Truth {
             Some(after) => objects.insert(id.clone(), Arc::clone(after)),
             None => objects.remove(&id),
         };
-        // Objects of the time before the run are not known yet.
+        // An object that existed before the run is unknown until its first commit.
         let before = known.or_else(|| commit.object_before().map(state));
         let verb = match (&before, &after) {
             (None, _) => Verb::Created,

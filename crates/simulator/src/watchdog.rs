@@ -44,12 +44,12 @@ struct WatchdogState {
     idle: Option<Idle>,
     /// Last action of the run, which is formatted only if the run is stuck.
     place: Option<Box<dyn fmt::Display + Send>>,
-    /// Time since the last progress in which the thread ran or was blocked, and whether the driver's wait was ended since.
+    /// Time since the last progress in which the thread ran or was blocked, and whether the driver's wait has been ended since then.
     stuck_for: Duration,
     was_kicked: bool,
     /// Whether the thread waits for the user.
     is_paused: bool,
-    /// Times of the run's thread, and the time that it had waited for a processor at the last look.
+    /// File with the times of the run's thread, and the time for which the thread had waited for a processor at the last look.
     times: Option<PathBuf>,
     waited: Duration,
     is_over: bool,

@@ -235,7 +235,7 @@ fn contents_version(cluster: &ClusterState, namespace: &str, revision: u64) -> u
     for served in namespaced {
         let snapshot = cluster.read(|store| store.snapshot(served.storage()));
         for (_, stored) in snapshot.range(namespace, None) {
-            // The number is FNV-1a over the revisions, which are unique.
+            // As in FNV-1a, but over whole revisions, which are unique.
             version = (version ^ stored.revision).wrapping_mul(0x0100_0000_01b3);
         }
     }

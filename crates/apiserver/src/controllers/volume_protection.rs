@@ -18,7 +18,7 @@ use crate::store::Key;
 /// Removes finalizers when volumes and claims become unused. Runs until its task is aborted.
 pub(crate) async fn run(cluster: Arc<ClusterState>) {
     let mut commits = cluster.commits();
-    // A server that begins in the state of another one starts with its controllers held back.
+    // The controllers of a server that begins in the state of another one wait until they are released.
     commits.released().await;
     let tables = ["persistentvolumeclaims", "persistentvolumes", "pods"].map(table);
     let mut tables = tables.map(|table| cluster.changes(&table));

@@ -13,8 +13,8 @@ use tokio::time::Duration;
 
 use super::{MANAGER, unless_gone};
 
-/// Duration of a Job.
-const RUNS: Duration = Duration::from_secs(5);
+/// Time from the creation of a Job to its completion.
+const RUN_TIME: Duration = Duration::from_secs(5);
 
 /// Adds a controller that completes each Job five seconds after its creation, unless it is suspended, and deletes it after
 /// its `ttlSecondsAfterFinished`. The controller creates no pods.
@@ -51,7 +51,7 @@ impl Reconciler for Jobs {
             if spec.suspend == Some(true) {
                 return Ok(Action::done());
             }
-            if let Some(left) = left(created, RUNS) {
+            if let Some(left) = left(created, RUN_TIME) {
                 return Ok(Action::requeue_after(left));
             }
             let now = cx.wall_time();

@@ -93,6 +93,7 @@ impl Finding {
         self.shrunk_from = deviations;
     }
 
+    /// A violation in a run of `plan`. `place` says which run that was, such as `plan 3 of 7`.
     pub(super) fn new(
         place: &str,
         violation: &Violation,

@@ -18,18 +18,18 @@ thread_local! {
     static SEARCHES: Cell<usize> = const { Cell::new(0) };
 }
 
-/// A process of a search. It ends with this value.
+/// A process that plays a share of the plans. It is killed when this value is dropped.
 struct Job {
-    /// `None` when it has been waited for.
+    /// `None` after [`wait`](Self::wait).
     child: Option<Child>,
-    /// File to which it adds a line for each search of the test: a [`Report`].
+    /// File to which the process appends a line for each search of the test: a [`Report`] as JSON.
     part: PathBuf,
 }
 
 impl Job {
     fn start(mut command: Command) -> Result<Self, String> {
         let part = part_file();
-        // One that another program left behind, whose process had the same id.
+        // An earlier program with the same process id may have left this file.
         let _ = std::fs::remove_file(&part);
         command.env("SIMULATION_PART", &part);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -39,7 +39,7 @@ impl Job {
         Ok(Self { child: Some(child), part })
     }
 
-    /// Waits for its end.
+    /// Waits for the end of the process.
     fn wait(&mut self) -> Result<Output, String> {
         let child = self.child.take().ok_or("a process of the search has been waited for")?;
         child.wait_with_output().map_err(|error| format!("a process of the search: {error}"))
@@ -55,7 +55,7 @@ impl Job {
 impl Drop for Job {
     fn drop(&mut self) {
         if let Some(child) = &mut self.child {
-            // Both fail if it has ended.
+            // Both calls fail if the process has ended.
             let _ = child.kill();
             let _ = child.wait();
         }
@@ -64,7 +64,7 @@ impl Drop for Job {
     }
 }
 
-/// File of a process, of which no other process of any search has the name.
+/// Path of a file that no other process of any search uses.
 fn part_file() -> PathBuf {
     static FILES: AtomicU64 = AtomicU64::new(0);
     let number = FILES.fetch_add(1, Ordering::Relaxed);
@@ -96,17 +96,17 @@ pub(crate) fn run(test: &str, jobs: usize) -> Result<Report, String> {
         command.env_remove("SIMULATION_JOBS").env("SIMULATION_SHARE", format!("{number}/{jobs}"));
         Job::start(command)
     };
-    let children: Vec<Job> = (1..=jobs).map(start).collect::<Result<_, _>>()?;
+    let started: Vec<Job> = (1..=jobs).map(start).collect::<Result<_, _>>()?;
     let (mut parts, mut failed) = (Vec::new(), None);
-    for mut child in children {
-        let output = child.wait()?;
+    for mut job in started {
+        let output = job.wait()?;
         if !output.status.success() {
             let [out, errors] =
                 [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
             failed = failed.or(Some(story(&errors).map_or(format!("{out}{errors}"), str::to_owned)));
             continue;
         }
-        match child.report(search) {
+        match job.report(search) {
             Some(part) => parts.push(part),
             None => {
                 let text = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -18,8 +18,9 @@ use crate::{
     trace::{Suspect, first_difference},
 };
 
-/// Seed of all runs but the one that shows which values differ from run to run.
+/// Seed of all runs but one.
 const SEED: Seed = Seed(0);
+/// Seed of the run that shows which values differ from run to run.
 const OTHER_SEED: Seed = Seed(1);
 
 /// Number of additional runs that must show the same if the thread was blocked at one action in the first three.
@@ -147,7 +148,7 @@ impl Reference {
         &self.expected.outcome
     }
 
-    /// Plays a plan. Without a finding it violates nothing.
+    /// Plays a plan, and judges the run. `place` says in a finding which plan it was.
     pub(crate) fn try_plan(&self, definition: &Definition, plan: &Plan, place: &str) -> Tried {
         let is_allowed = |oracle| definition.allows(oracle);
         if let Some((place, restart)) = only_crash(plan)
@@ -160,7 +161,7 @@ impl Reference {
                 return Tried { finding: None, happened: true, held: outcome.held, writes };
             }
         }
-        // A violation of a run that began at a crash is checked here, and gets its story.
+        // A violation in a run that began at a crash is confirmed by a run from the start, which has the whole story.
         let outcome = self.play(definition, plan, Beginning::Start);
         let violation = judge(&self.expected, &outcome, plan, &is_allowed);
         let finding =

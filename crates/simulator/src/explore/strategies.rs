@@ -13,7 +13,7 @@ use crate::{
     trace::Action,
 };
 
-/// Number of orders that are drawn.
+/// Number of plans with a drawn order of actions.
 const ORDERS: u32 = 12;
 
 /// Properties of a simulation that limit its plans.
@@ -123,7 +123,8 @@ pub(super) fn crashes(writes: &[Write], steps: usize) -> Vec<Deviation> {
     with(Restart::AtOnce).chain(at_rest).chain(with(Restart::AfterNextStep)).collect()
 }
 
-/// Crashes while the world is quiet with the restart after the next step, if no write before that step is a place for one.
+/// Crashes at rest after a step, with the restart after the next step. Only steps without a visible write have one, because a crash after
+/// such a write has the same effect.
 fn down_during_a_step(writes: &[Write], steps: usize) -> impl Iterator<Item = Deviation> {
     let has_write = |step: usize| writes.iter().any(|write| write.is_visible && write.step == step);
     (1..steps).filter(move |step| !has_write(*step)).filter_map(|step| {
@@ -139,7 +140,7 @@ fn at_rest(steps: usize) -> impl Iterator<Item = Deviation> {
     (1..=steps).map(move |number| Deviation { what, call: STEP.to_owned(), number })
 }
 
-/// Lines of the processes that act without faults: not of an operator on standby.
+/// Lines to processes that act in the run without faults, which replicas on standby do not.
 fn of_active(lines: &[ArrivedLine]) -> Vec<&ArrivedLine> {
     lines.iter().filter(|line| !is_replica(process_of(&line.line))).collect()
 }
@@ -290,8 +291,8 @@ fn pauses(writes: &[Write], replicas: u8) -> Vec<Deviation> {
     seconds.iter().flat_map(of).collect()
 }
 
-/// A standby that takes over with an old view: from each of its lines on it receives nothing, and the leader dies after a later
-/// step. And a leader that is cut off at a write.
+/// Failovers of two kinds. A standby takes over with an old view: from one of its lines on it receives nothing, and the leader dies after a
+/// later step. Or the leader is cut off at a write.
 fn failovers(reference: &Outcome, steps: usize) -> Vec<Plan> {
     let visible = reference.writes.iter().filter(|write| write.is_visible && !write.is_effect());
     let cut_off = visible.map(|write| Plan::of(at(write, DeviationKind::CutOff)));

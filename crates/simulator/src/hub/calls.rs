@@ -9,23 +9,28 @@ use std::{
 use super::Hub;
 use crate::names::{Actor, CallName};
 
+/// A request or a remote effect, from its arrival to its answer.
 pub(super) struct Call {
     pub(super) actor: Actor,
     pub(super) name: Arc<CallName>,
-    pub(super) phase: Phase,
-    /// Cannot be upgraded when the caller has given up.
+    pub(super) phase: CallPhase,
+    /// Dead when the caller has given up.
     pub(super) caller: Weak<()>,
-    /// Whether the driver withholds it.
+    /// Whether a plan holds the call back.
     pub(super) is_held: bool,
     /// Whether it is carried out even if its caller has given up or is dead.
     pub(super) is_zombie: bool,
 }
 
-pub(super) enum Phase {
+/// Phase of a call: [`Hub::take`] starts a waiting call, [`Hub::carried_out`] stores its answer, and [`Hub::answer`] delivers that and
+/// removes the call.
+pub(super) enum CallPhase {
+    /// The call has not begun.
     Waiting(Work),
     /// The server works on it.
     Running,
-    Carried(Answer),
+    /// The call is carried out, and its answer is not delivered yet.
+    CarriedOut(Answer),
 }
 
 /// Carries a call out, or refuses it. The future completes with the function that delivers the answer.
@@ -68,11 +73,11 @@ impl Hub {
         let (id, caller) = (state.number(), Arc::downgrade(caller));
         state.calls.insert(
             id,
-            Call { actor, name, phase: Phase::Waiting(work), caller, is_held: false, is_zombie: false },
+            Call { actor, name, phase: CallPhase::Waiting(work), caller, is_held: false, is_zombie: false },
         );
     }
 
-    /// Withholds a call that waits.
+    /// Holds a waiting call back.
     pub(crate) fn hold_call(&self, id: u64) {
         if let Some(call) = self.0.lock().calls.get_mut(&id) {
             call.is_held = true;
@@ -98,11 +103,11 @@ impl Hub {
         let abandoned: Vec<Call> = {
             let mut state = self.0.lock();
             let is_abandoned = |call: &Call| match call.phase {
-                Phase::Waiting(_) => call.caller.strong_count() == 0 && !call.is_zombie,
-                Phase::Running => false,
-                Phase::Carried(_) => call.caller.strong_count() == 0,
+                CallPhase::Waiting(_) => call.caller.strong_count() == 0 && !call.is_zombie,
+                CallPhase::Running => false,
+                CallPhase::CarriedOut(_) => call.caller.strong_count() == 0,
             };
-            // Looked for first, because there is none at most actions and a removal visits the calls more slowly.
+            // At most actions no call is abandoned, and this look is cheaper than `extract_if`.
             if !state.calls.values().any(is_abandoned) {
                 return;
             }
@@ -115,8 +120,8 @@ impl Hub {
     pub(crate) fn take(&self, id: u64) -> Option<Work> {
         let mut state = self.0.lock();
         let call = state.calls.get_mut(&id)?;
-        match std::mem::replace(&mut call.phase, Phase::Running) {
-            Phase::Waiting(work) => Some(work),
+        match std::mem::replace(&mut call.phase, CallPhase::Running) {
+            CallPhase::Waiting(work) => Some(work),
             other => {
                 call.phase = other;
                 None
@@ -128,7 +133,7 @@ impl Hub {
     pub(crate) fn carried_out(&self, id: u64, answer: Answer) {
         let unwanted = match self.0.lock().calls.get_mut(&id) {
             Some(call) => {
-                call.phase = Phase::Carried(answer);
+                call.phase = CallPhase::CarriedOut(answer);
                 None
             }
             // The caller died meanwhile.
@@ -140,7 +145,7 @@ impl Hub {
     /// Removes a call and hands `result` to its caller.
     pub(crate) fn answer(&self, id: u64, result: CallResult) {
         let call = self.0.lock().calls.remove(&id);
-        if let Some(Call { phase: Phase::Carried(answer), .. }) = call {
+        if let Some(Call { phase: CallPhase::CarriedOut(answer), .. }) = call {
             answer(result);
         }
     }

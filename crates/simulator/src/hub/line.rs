@@ -41,7 +41,7 @@ impl Line {
         Self { text, label }
     }
 
-    /// The last line of a watch whose version the server does not have any more.
+    /// The error 410, the last line of a watch whose version is older than the server's history.
     pub(crate) fn gone() -> Self {
         let text = concat!(
             r#"{"type":"ERROR","object":{"apiVersion":"v1","kind":"Status","metadata":{},"status":"Failure","#,
@@ -59,12 +59,12 @@ impl Line {
 
 /// Splits the body of a watch into lines.
 #[derive(Default)]
-pub(crate) struct Lines {
+pub(crate) struct LineSplitter {
     /// Beginning of an incomplete line.
     rest: Vec<u8>,
 }
 
-impl Lines {
+impl LineSplitter {
     /// Returns the lines that end in `chunk`.
     pub(crate) fn split(&mut self, chunk: &Bytes) -> Vec<Line> {
         let (mut lines, mut begin) = (Vec::new(), 0);
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn lines_are_put_together_from_chunks() {
-        let mut lines = Lines::default();
+        let mut lines = LineSplitter::default();
         let labels = |lines: Vec<Line>| lines.into_iter().map(|line| line.label).collect::<Vec<_>>();
         assert_eq!(labels(lines.split(&Bytes::from_static(b"{\"type\":\"A\"}\n{\"type\""))), ["A"]);
         assert_eq!(labels(lines.split(&Bytes::from_static(b":\"B\"}"))), [""; 0]);

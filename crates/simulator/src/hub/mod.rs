@@ -23,7 +23,7 @@ use tokio::task::AbortHandle;
 pub(crate) use self::{
     body::{GateBody, WatchBody},
     calls::{Answer, CallResult, Order, Work, Working},
-    line::{Line, Lines},
+    line::{Line, LineSplitter},
 };
 use self::{calls::Call, streams::Watch};
 use crate::names::{Actor, CallName};
@@ -95,9 +95,9 @@ impl Hub {
         std::mem::take(&mut self.0.lock().sent)
     }
 
-    /// Disconnects an actor: its calls and watches are dropped, and later ones as well. Zombies stay.
+    /// Disconnects an actor for good: its calls and watches are dropped, and later calls as well. Calls that are zombies stay.
     pub(crate) fn cut(&self, actor: Actor) {
-        let dropped = {
+        let (calls, watches) = {
             let mut state = self.0.lock();
             state.cut.insert(actor);
             let is_dead = |_: &u64, call: &mut Call| call.actor == actor && !call.is_zombie;
@@ -110,8 +110,8 @@ impl Hub {
             (calls, watches)
         };
         // Dropped without the lock: a call may hold a body that takes it.
-        dropped.1.iter().filter_map(|watch| watch.pump.as_ref()).for_each(AbortHandle::abort);
-        drop(dropped);
+        watches.iter().filter_map(|watch| watch.pump.as_ref()).for_each(AbortHandle::abort);
+        drop((calls, watches));
     }
 
     /// Stops everything between an actor and the world.

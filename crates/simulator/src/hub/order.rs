@@ -4,7 +4,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::{
     Hub, HubState, Possible, Seen,
-    calls::{Call, Phase},
+    calls::{Call, CallPhase},
     streams::LATE,
 };
 
@@ -12,8 +12,8 @@ use super::{
 const SAME_PRIORITIES: u64 = 7;
 
 impl Hub {
-    /// Returns the next action: of the fixed order the oldest answer, the oldest call, then the watch with the oldest unread line;
-    /// watches of processes under test come last.
+    /// Returns the next action. In the fixed order this is the oldest answer, else the oldest call, else a delivery by the watch with the
+    /// oldest unread line; watches of processes under test come last.
     pub(crate) fn next(&self) -> Option<Possible> {
         self.drop_abandoned();
         let mut state = self.0.lock();
@@ -22,10 +22,11 @@ impl Hub {
         }
         let passes = |call: &Call| !call.is_held && !state.paused.contains(&call.actor);
         let mut calls = state.calls.iter().filter(|(_, call)| passes(call));
-        if let Some(carried) = calls.clone().find(|(_, call)| matches!(call.phase, Phase::Carried(_))) {
+        if let Some(carried) = calls.clone().find(|(_, call)| matches!(call.phase, CallPhase::CarriedOut(_)))
+        {
             return Some(Possible::Answer(seen(carried)));
         }
-        if let Some(waiting) = calls.find(|(_, call)| matches!(call.phase, Phase::Waiting(_))) {
+        if let Some(waiting) = calls.find(|(_, call)| matches!(call.phase, CallPhase::Waiting(_))) {
             return Some(Possible::CarryOut(seen(waiting)));
         }
         // Actors of the world are fast: an operator then receives its change and theirs together.
@@ -59,8 +60,8 @@ impl HubState {
         })
     }
 
-    /// Returns the possible action with the highest priority. Each direction of each actor and each stream has a priority, and
-    /// these are drawn again from time to time.
+    /// Returns the possible action with the highest priority. The calls of an actor, the answers to it and each of its streams have a
+    /// priority. All priorities are drawn again after [`SAME_PRIORITIES`] actions.
     fn shuffled_next(&mut self) -> Option<Possible> {
         let (seed, chosen) = self.shuffled?;
         let priority = |of: &str| {
@@ -71,12 +72,12 @@ impl HubState {
         let passes = |call: &Call| !call.is_held && !self.paused.contains(&call.actor);
         let calls =
             self.calls.iter().filter(|(_, call)| passes(call)).filter_map(|entry| match entry.1.phase {
-                Phase::Running => None,
-                Phase::Waiting(_) => {
+                CallPhase::Running => None,
+                CallPhase::Waiting(_) => {
                     let of = format!("calls of {}", entry.1.actor);
                     Some((priority(&of), *entry.0, Possible::CarryOut(seen(entry))))
                 }
-                Phase::Carried(_) => {
+                CallPhase::CarriedOut(_) => {
                     let of = format!("answers to {}", entry.1.actor);
                     Some((priority(&of), *entry.0, Possible::Answer(seen(entry))))
                 }

@@ -18,6 +18,7 @@ use crate::names::{Actor, CallName, is_masked_resource};
 /// Delay of the lines of a stream that is kept late.
 pub(super) const LATE: Duration = Duration::from_secs(1);
 
+/// A watch of a process, from the lines that the server sends to the chunks that the process reads.
 pub(super) struct Watch {
     pub(super) actor: Actor,
     pub(super) name: Arc<CallName>,
@@ -26,13 +27,13 @@ pub(super) struct Watch {
     pub(super) unread: VecDeque<Unread>,
     /// Chunks that were delivered and that the process has not read.
     pub(super) delivered: VecDeque<Bytes>,
-    /// Whether the server has ended the watch, and the driver has delivered that end.
     pub(super) end: StreamEnd,
     pub(super) reader: Option<Waker>,
     /// Task that reads from the server.
     pub(super) pump: Option<AbortHandle>,
 }
 
+/// A line that has arrived and that the driver has not delivered.
 pub(super) struct Unread {
     pub(super) number: u64,
     pub(super) arrived: Instant,
@@ -46,11 +47,14 @@ pub(super) struct Chunk {
     pub(super) is_last: bool,
 }
 
+/// Progress of the end of a watch.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum StreamEnd {
+    /// The server has not ended the watch.
     NotYet,
-    /// Number of the end among the lines.
+    /// The server has ended the watch. The number orders the end among the lines.
     Unread(u64),
+    /// The process reads the end after the delivered chunks.
     Delivered,
 }
 
@@ -62,7 +66,7 @@ impl Hub {
         late.filter_map(|watch| Some(watch.unread.front()?.arrived + LATE)).min()
     }
 
-    /// Opens a watch that reads its lines from `body`.
+    /// Adds a watch without lines, and returns its id.
     pub(crate) fn open(&self, actor: Actor, name: impl Into<Arc<CallName>>) -> u64 {
         let name = name.into();
         let mut state = self.0.lock();
@@ -187,10 +191,10 @@ impl Hub {
                 _ => watch.unread.len(),
             };
             let mut lines: Vec<Line> = watch.unread.drain(..count).map(|unread| unread.line).collect();
-            let mut lines_left = lines.iter_mut().map(|line| std::mem::take(&mut line.text));
-            watch.delivered.extend(lines_left.next());
-            if let Some(second) = lines_left.next() {
-                let rest = lines_left.fold(second.to_vec(), |mut rest, line| {
+            let mut texts = lines.iter_mut().map(|line| std::mem::take(&mut line.text));
+            watch.delivered.extend(texts.next());
+            if let Some(second) = texts.next() {
+                let rest = texts.fold(second.to_vec(), |mut rest, line| {
                     rest.extend_from_slice(&line);
                     rest
                 });
@@ -212,7 +216,7 @@ impl Hub {
     /// Reads a chunk of the lines that were delivered to the process. `None` is the end.
     pub(super) fn poll_read(&self, id: u64, context: &Context<'_>) -> Poll<Option<Chunk>> {
         let mut state = self.0.lock();
-        // Without the watch, its process is dead.
+        // The watch is only missing if its process is dead.
         let Some(watch) = state.watches.get_mut(&id) else { return Poll::Pending };
         match (watch.delivered.pop_front(), watch.end) {
             (Some(text), _) => Poll::Ready(Some(Chunk { text, is_last: watch.delivered.is_empty() })),

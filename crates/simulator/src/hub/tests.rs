@@ -1,3 +1,5 @@
+//! Order and delivery of calls and watches.
+
 use std::{
     future::ready,
     task::{Context, Poll, Waker},

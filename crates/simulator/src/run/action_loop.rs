@@ -230,6 +230,7 @@ impl Run<'_> {
         true
     }
 
+    /// Lets time pass until the next timer or the next deadline of the run.
     async fn pass_time(&mut self, step: &mut Option<Attempt>) {
         let before = Instant::now();
         let down = self.processes.iter().filter_map(|process| match process.state {

@@ -53,7 +53,7 @@ pub(super) struct DueAnswer {
     lost: Option<DeviationKind>,
 }
 
-/// Effect of the deviations at a call on its turn.
+/// Effect of the plan on a call whose turn it is.
 enum CallDeviation {
     /// The call is carried out.
     None,
@@ -70,6 +70,7 @@ pub(super) struct PausedActor {
 }
 
 impl Run<'_> {
+    /// Carries out an action that the hub has chosen.
     pub(super) async fn take_action(&mut self, possible: Possible) -> Result<(), End> {
         match possible {
             Possible::CarryOut(seen) => self.carry_out(seen).await,
@@ -79,7 +80,7 @@ impl Run<'_> {
             }
             Possible::Deliver { watch, actor, name } => {
                 let lines = self.hub.deliver(watch);
-                // Most runs have neither, so that the name of the stream is not needed.
+                // Only holds and deviations need the name of the stream, and most runs have neither here.
                 if actor.is_operator() && !(self.holds.is_empty() && self.plan.is_empty()) {
                     let stream = actor.stream(&name.target);
                     let is_other = |stream: &str, other: &str| {
@@ -106,7 +107,7 @@ impl Run<'_> {
         if actor.is_operator() && name.is_write() {
             let call = name.to_string();
             let number = self.number_of(*id, &call);
-            // At the calls before which `crashes` in `explore/strategies.rs` crashes the operator.
+            // These are the calls before which `crashes` in `explore/strategies.rs` crashes the operator.
             if self.writes.is_empty() || self.others_changed {
                 self.note_crash_point(CrashPlace { call: call.clone(), number, is_carried_out: false });
             }
@@ -151,7 +152,7 @@ impl Run<'_> {
         }
     }
 
-    /// Number of a write among those with its name, `call`. A call that was held or paused keeps the number of its first turn.
+    /// Returns the number of a write among those with the name `call`. A call that was held or paused keeps the number of its first turn.
     fn number_of(&mut self, id: u64, call: &str) -> u32 {
         if let Some(number) = self.numbers.get(&id) {
             return *number;
@@ -304,6 +305,7 @@ impl Run<'_> {
         Order::CarryOut
     }
 
+    /// Delivers the answer of a call, unless a deviation loses it or lets the garbage collector act first.
     async fn answer(&mut self, seen: Seen) {
         let Seen { id, actor, name } = seen;
         let written = self.written.remove(&id);
@@ -369,7 +371,7 @@ impl Run<'_> {
     pub(super) fn end_pauses(&mut self) {
         for PausedActor { actor, .. } in self.paused.extract_if(.., |paused| paused.until <= Instant::now()) {
             self.hub.resume(actor);
-            // Not through `log`, which borrows the whole run: `paused` is borrowed here.
+            // `log` would borrow the whole run, and `paused` is borrowed here.
             self.trace
                 .push(crate::trace::Entry { at: self.start.elapsed(), action: Action::Resumed { actor } });
             self.unrest_since = Instant::now();

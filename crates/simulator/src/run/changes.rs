@@ -23,6 +23,7 @@ impl Run<'_> {
             exceeded = exceeded.or_else(|| Some((change.family.to_string(), times?)));
             if change.is_visible {
                 is_visible = true;
+                // A change of the operator belongs to the latest of its writes that are not answered yet.
                 match self.written.values().max() {
                     Some(write) if change.actor.is_operator() => {
                         self.writes[*write].is_visible = true;

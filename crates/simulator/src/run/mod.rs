@@ -183,7 +183,7 @@ struct Run<'d> {
     counts: BTreeMap<String, u32>,
     /// Numbers of writes in each life of a process.
     writes_of_lives: BTreeMap<Actor, u32>,
-    /// Counts of the calls that are not answered, by id.
+    /// Numbers of the writes that are not answered yet, by id of the call.
     numbers: BTreeMap<u64, u32>,
     start: Instant,
     trace: Vec<Entry>,
@@ -193,7 +193,7 @@ struct Run<'d> {
     reads_of_step: BTreeSet<String>,
     /// Lines that watches under test received.
     lines: Vec<ArrivedLine>,
-    /// Number of calls of the operator that are being carried out, by id of the call, as index into `writes`.
+    /// Writes of the operator that are not answered yet: indices into `writes`, by id of the call.
     written: BTreeMap<u64, usize>,
     /// Whether something else changed the world since the operator's last write.
     others_changed: bool,
@@ -203,7 +203,9 @@ struct Run<'d> {
     crash_points: Option<CrashPoints>,
     /// Whether the user takes a step.
     step_runs: bool,
+    /// Steps during or after which the garbage collector changed something.
     collected: Vec<usize>,
+    /// Last errors that the operator logged.
     errors: Vec<String>,
     /// Conditions on changes that have held, as indices of the definition's checks.
     held: BTreeSet<usize>,
@@ -213,7 +215,7 @@ struct Run<'d> {
     real_time: Option<RealTime>,
     /// Blocked time since the last record.
     blocked_now: Duration,
-    /// States of the remote systems at the last check, and number of calls at that time.
+    /// States of the remote systems at the last check, and number of effects at that time.
     remote_states: BTreeMap<Arc<str>, Value>,
     effects_seen: usize,
     /// Number of remote effects so far.
@@ -225,7 +227,7 @@ struct Run<'d> {
     /// A wait for requests that are due late, and number of such waits that ended with a change since the last step or crash.
     long_wait: Option<LongWait>,
     wakes: u32,
-    /// Number of actions since time passed, the largest such number so far, and calls of each name.
+    /// Number of actions since time passed, the largest such number so far, and number of calls of each name since time passed.
     at_once: usize,
     most_at_once: usize,
     calls_at_once: BTreeMap<Arc<CallName>, usize>,
@@ -360,7 +362,7 @@ impl<'d> Run<'d> {
 
     /// Follows all commits from now on, and prepares the deviations that begin without a call.
     async fn prepare(&mut self) {
-        // The server's controllers look at its objects.
+        // The server's controllers first process the objects that exist already.
         self.idle.reached().await;
         let truth = Arc::clone(&self.truth);
         let is_first = self.server.observe_commits(move |commit| truth.lock().record(commit));

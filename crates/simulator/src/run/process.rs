@@ -40,6 +40,7 @@ pub(super) struct Process {
     /// Holds the task of the process, so that dropping the set ends it.
     task: JoinSet<Result<(), BoxError>>,
     pub(super) state: Alive,
+    /// Number of times that it ended by itself.
     ends: usize,
     manager: Option<WeakManager>,
     /// Whether it has ever led.
@@ -129,6 +130,7 @@ impl Process {
         self.controllers().get(name).is_some_and(|on_standby| *on_standby)
     }
 
+    /// Updates `controllers` from the manager.
     fn look_at_controllers(&self) {
         let Some(manager) = self.manager.as_ref().and_then(WeakManager::upgrade) else { return };
         let on_standby = manager.controllers_on_standby();
@@ -151,6 +153,7 @@ impl Process {
         failing.collect()
     }
 
+    /// Gives the process the actor of its next life.
     pub(super) fn next_life(&mut self) {
         if let Actor::Process { life, .. } = &mut self.actor {
             *life += 1;
@@ -203,7 +206,7 @@ impl Run<'_> {
             active.or_else(|| self.processes.iter().find(has))
         };
         let found = find().or_else(|| {
-            // It was added since the last look.
+            // The controller may have been added since the last look.
             self.processes.iter().for_each(Process::look_at_controllers);
             find()
         });

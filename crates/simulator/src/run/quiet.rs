@@ -64,11 +64,11 @@ impl Run<'_> {
             return false;
         }
         let since = self.truth.lock().last_visible.max(self.unrest_since);
-        // Short while lines are held back: after a longer silence the operator's cache would probe its watch and reopen it.
         let (is_held, are_at_rest) = (!self.holds.is_empty(), self.processes_are_at_rest());
         if self.a_timer_ends_a_hold() {
             return false;
         }
+        // While lines are held back, a short silence must do: after a longer one the operator's cache would probe its watch and reopen it.
         let after = match (is_held, are_at_rest) {
             (true, _) => QUIET_WHILE_HELD,
             (false, true) => QUIET_AT_REST,
@@ -77,8 +77,8 @@ impl Run<'_> {
         since.elapsed() >= after && (is_held || are_at_rest || self.timers_have_fired(since))
     }
 
-    /// Whether all requests have had their turn that waited when nothing had changed for a while since `since`: a Job may be deleted an hour
-    /// after its end, and its owner then creates another one.
+    /// Whether the requests that waited at the first call after the last change, at `since`, have all had their turn. They may be due much
+    /// later: a Job may be deleted an hour after its end, and its owner then creates another one.
     fn timers_have_fired(&mut self, since: Instant) -> bool {
         let known = self.long_wait.filter(|wait| wait.since == since);
         let wait = known.unwrap_or_else(|| {

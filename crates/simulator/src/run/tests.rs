@@ -1,3 +1,5 @@
+//! Plans of several deviations at one call.
+
 use controller_runtime::{
     Action as Next, Builder, Context, Manager, ObjectKey, ReconcileError, Reconciler, manager::AddError,
 };

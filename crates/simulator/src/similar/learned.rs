@@ -9,24 +9,24 @@ use super::{Difference, World, compare, learned_names::LearnedNames, normal_form
 /// Places with values that differ from run to run, as patterns of paths such as `buckets.example.com/status/id`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Learned {
-    /// Scalars.
+    /// Places of scalars.
     pub(super) leaves: BTreeSet<String>,
-    /// Maps with keys that differ.
+    /// Places of maps with keys that differ.
     pub(super) keyed: BTreeSet<String>,
-    /// Scalars that differ even without the learned values in their text.
+    /// Those of the `leaves` whose texts differ even after the learned values in them are replaced.
     pub(super) opaque: BTreeSet<String>,
     /// Names of objects.
     pub(crate) names: LearnedNames,
 }
 
-/// Maximum number of passes of [`learn`]: each one finds places that the one before made comparable.
+/// Maximum number of passes of [`learn`]. Each pass finds places that the previous one has made comparable.
 const PASSES: usize = 4;
 
 /// Finds the places at which two runs without faults differ.
 ///
 /// # Errors
 ///
-/// The differences that are not of single values.
+/// The differences that remain, because they are not of single values.
 pub(crate) fn learn(first: &World, second: &World) -> Result<Learned, Vec<Difference>> {
     let mut learned = Learned { names: LearnedNames::learn(first, second), ..Learned::default() };
     for _ in 0..PASSES {

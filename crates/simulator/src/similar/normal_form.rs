@@ -106,8 +106,10 @@ struct Symbols<'l> {
     exact: BTreeMap<String, String>,
     /// Symbols of strings that may be part of others.
     within: BTreeMap<String, String>,
-    /// Number of symbols given to learned places, and to uids of objects that do not exist.
-    given: (usize, usize),
+    /// Number of symbols given to values at learned places.
+    given_ids: usize,
+    /// Number of symbols given to uids of objects that do not exist.
+    given_uids: usize,
     /// Gives the same symbol to all values of one sort.
     is_neutral: bool,
 }
@@ -115,7 +117,7 @@ struct Symbols<'l> {
 impl<'l> Symbols<'l> {
     fn new(learned: &'l Learned, parts: &'l Parts) -> Self {
         let (exact, within) = (BTreeMap::new(), BTreeMap::new());
-        Self { learned, parts, exact, within, given: (0, 0), is_neutral: false }
+        Self { learned, parts, exact, within, given_ids: 0, given_uids: 0, is_neutral: false }
     }
 
     fn replace(&mut self, value: &Value, path: &str) -> Value {
@@ -171,8 +173,8 @@ impl<'l> Symbols<'l> {
         if let Some(known) = self.exact.get(text) {
             return known.clone();
         }
-        self.given.0 += 1;
-        let symbol = format!("<id {}>", self.given.0);
+        self.given_ids += 1;
+        let symbol = format!("<id {}>", self.given_ids);
         self.exact.insert(text.to_owned(), symbol.clone());
         symbol
     }
@@ -202,8 +204,8 @@ impl<'l> Symbols<'l> {
             if self.is_neutral {
                 return "<uid>".to_owned();
             }
-            self.given.1 += 1;
-            let symbol = format!("<uid of something gone {}>", self.given.1);
+            self.given_uids += 1;
+            let symbol = format!("<uid of something gone {}>", self.given_uids);
             self.exact.insert(text.to_owned(), symbol.clone());
             return symbol;
         }

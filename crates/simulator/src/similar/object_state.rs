@@ -12,7 +12,7 @@ use super::{Masks, compared_part::compared_part, without_volatile_fields};
 #[derive(Debug)]
 pub(crate) struct ObjectState {
     source: CommittedObject,
-    /// Whether the compared part lacks fields that no write changes.
+    /// Whether `compared` may lack metadata such as the uid, because fields are masked or the object is not compared.
     is_masked: bool,
     whole: OnceLock<Value>,
     /// The object without fields that change with every write and without masked ones; `null` if the resource is not compared.

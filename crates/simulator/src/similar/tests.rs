@@ -1,3 +1,5 @@
+//! Differences that count between two worlds, and those that do not.
+
 use std::collections::BTreeSet;
 
 use expect_test::{Expect, expect};

@@ -1,4 +1,4 @@
-//! Definitions in memory. After a write only the changed definition is read again, and definitions that may get the names that it frees.
+//! Definitions in memory. After a write, only the changed definition is read again, and the definitions that wait for names that it frees.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -32,7 +32,7 @@ pub(super) fn establish(cluster: &ClusterState, definition: &Value) -> Option<Va
     Some(next["status"].take())
 }
 
-/// Returns the new `status` of a definition if its approval has no condition yet.
+/// Returns the new `status` of a definition if its condition about the approval is missing or outdated.
 pub(super) fn show_approval(cluster: &ClusterState, definition: &Value) -> Option<Value> {
     const KIND: &str = "KubernetesAPIApprovalPolicyConformant";
     let (value, reason, message) = approval_condition(definition)?;
@@ -92,8 +92,8 @@ const NAMES: [(&str, &str, NameUse); 5] = [
     ("listKind", "ListKindConflict", NameUse::Kind),
 ];
 
-/// Returns the message about those of the wanted names that are taken; `None` if all are free. Short names that the definition has already
-/// are its own.
+/// Returns the message about those of the wanted names that are taken; `None` if all are free. Short names that are accepted for the
+/// definition itself are free.
 fn clash(wanted: &Value, accepted: Option<&Value>, taken: &BTreeSet<String>) -> Option<String> {
     let names = if wanted.is_array() {
         texts(wanted)

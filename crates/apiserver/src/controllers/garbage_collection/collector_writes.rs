@@ -92,7 +92,7 @@ pub(super) enum DeletionOrder {
 
 /// Deletes a dependent like a client. If its kind or its finalizers keep the object, it is only marked as deleted.
 pub(super) fn delete(cluster: &ClusterState, read: &ReadObject, order: DeletionOrder) {
-    // Protected objects are not deleted, such as the namespace `default`.
+    // The checks keep protected objects, such as the namespace `default`.
     let (served, name) = (&read.served, read.place.key.name());
     let strategy = served.strategy;
     if strategy.admit_delete(name).is_err() || strategy.admit_delete_by_name(served, name).is_err() {

@@ -64,7 +64,7 @@ async fn many_objects_are_examined_in_many_turns() {
     while collector.collect_one(&server) {}
     // Each step orphans some dependents, and the owner waits for the others.
     testing::delete(&server, &format!("{MAPS}/owner")).unwrap();
-    turns_of_orphans(&server, &mut collector);
+    settle_in_small_steps(&server, &mut collector);
     assert!(!maps(&server).contains("owner"));
     assert_eq!(maps(&server).len(), 640);
     // The history no longer reaches back, so all objects are read again.
@@ -77,7 +77,7 @@ async fn many_objects_are_examined_in_many_turns() {
 }
 
 /// Collects until nothing changes, and checks that each step changes few objects.
-fn turns_of_orphans(server: &Running, collector: &mut Collector) {
+fn settle_in_small_steps(server: &Running, collector: &mut Collector) {
     loop {
         let before = server.read(crate::store::Store::revision);
         finish(collector.catch_up(server));
@@ -121,7 +121,7 @@ async fn a_commit_queues_the_objects_that_it_affects() {
     }
     let mut collector = Collector::new();
     collector.catch_up(&server).await;
-    assert_eq!(collector.graph.due().len(), 20, "at the start everybody is looked at");
+    assert_eq!(collector.graph.due().len(), 20, "each dependent is due at the start");
     settle(&mut collector, &server).await;
 
     testing::create(&server, MAPS, &json!({"metadata": {"name": "unrelated"}})).unwrap();
