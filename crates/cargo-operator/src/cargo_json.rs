@@ -108,7 +108,7 @@ impl BuildTarget {
     }
 }
 
-/// Path of the program with this name that a build made, from its messages.
+/// Returns the path of the program with this name, from the messages of the build that made it.
 pub(crate) fn program(messages: &[u8], name: &str) -> Option<PathBuf> {
     let lines = messages.split(|byte| *byte == b'\n');
     let artifacts = lines.filter_map(|line| serde_json::from_slice::<Artifact>(line).ok());

@@ -202,7 +202,7 @@ impl RustFile {
         self.changes.push((end..end, format!("\n{item}")));
     }
 
-    /// Replaces the call `crd::<kind>()`. `None` if there is not exactly one.
+    /// Replaces the call `crd::<kind>()`. `None` if there is not exactly one. The line does not count earlier insertions above it.
     pub fn replace_crd(&mut self, kind: &str, call: &str) -> Option<Line> {
         let range = self.only_chain(|found| is_call_for(found, "crd", kind))?;
         let line = 1 + self.text[..range.start].matches('\n').count();
@@ -347,6 +347,7 @@ fn names_of(tree: &UseTree, names: &mut Vec<String>) {
     }
 }
 
+/// Whether the chain of a call begins with `Operator::new(…)`.
 fn begins_with_new_operator(call: &ExprMethodCall) -> bool {
     match &*call.receiver {
         Expr::MethodCall(inner) => begins_with_new_operator(inner),

@@ -18,7 +18,7 @@ const WITHIN: Duration = Duration::from_secs(30);
 
 /// Namespace and name of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Deployment {
+pub(crate) struct NamespacedName {
     pub(crate) namespace: String,
     pub(crate) name: String,
 }
@@ -32,14 +32,14 @@ pub(crate) struct Forwarded {
     _output: JoinSet<()>,
 }
 
-impl Deployment {
+impl NamespacedName {
     /// The Deployment that `manifests` renders for an operator by default.
-    pub(crate) fn named(operator: &str) -> Self {
+    pub(crate) fn of_deployment(operator: &str) -> Self {
         Self { namespace: operator.to_owned(), name: operator.to_owned() }
     }
 }
 
-impl FromStr for Deployment {
+impl FromStr for NamespacedName {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -53,7 +53,7 @@ impl FromStr for Deployment {
 }
 
 /// A new token of a service account.
-pub(crate) async fn token(context: &str, account: &Deployment, shell: &Shell) -> Result<String, Failure> {
+pub(crate) async fn token(context: &str, account: &NamespacedName, shell: &Shell) -> Result<String, Failure> {
     let words = ["create", "token", &account.name, "-n", &account.namespace];
     Ok(answer(context, &words, None, shell).await?.trim().to_owned())
 }
@@ -61,10 +61,10 @@ pub(crate) async fn token(context: &str, account: &Deployment, shell: &Shell) ->
 /// Forwards a port to the metrics server of the operator: to the pod that leads, if there is an election.
 pub(crate) async fn forward(
     context: &str,
-    deployment: &Deployment,
+    deployment: &NamespacedName,
     shell: &Shell,
 ) -> Result<Forwarded, Failure> {
-    let Deployment { namespace, name } = deployment;
+    let NamespacedName { namespace, name } = deployment;
     let found =
         answer(context, &["get", "deployment", name, "-n", namespace, "-o", "json"], None, shell).await?;
     let found: Value = serde_json::from_str(&found)
@@ -136,7 +136,7 @@ async fn leading_pod(
     Ok(leader(&serde_json::from_str(&leases).unwrap_or_default(), &pods))
 }
 
-/// Reads output until its end, or until it cannot be read.
+/// Reads output until its end, or until it cannot be read, and drops it.
 async fn discard(mut output: impl AsyncRead + Unpin) {
     let _ = tokio::io::copy(&mut output, &mut tokio::io::sink()).await;
 }
@@ -145,7 +145,9 @@ async fn discard(mut output: impl AsyncRead + Unpin) {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct MetricsServer {
     port: u64,
+    /// Whether it serves HTTPS.
     secure: bool,
+    /// Whether the operator's replicas elect a leader.
     elects: bool,
 }
 
@@ -299,10 +301,10 @@ mod tests {
     }
 
     #[test]
-    fn deployments_have_two_names() {
-        assert_eq!("a/b".parse(), Ok(Deployment { namespace: "a".to_owned(), name: "b".to_owned() }));
+    fn a_name_has_two_parts() {
+        assert_eq!("a/b".parse(), Ok(NamespacedName { namespace: "a".to_owned(), name: "b".to_owned() }));
         for wrong in ["a", "a/", "/b", "a/b/c"] {
-            assert!(wrong.parse::<Deployment>().is_err(), "{wrong}");
+            assert!(wrong.parse::<NamespacedName>().is_err(), "{wrong}");
         }
     }
 }

@@ -63,9 +63,12 @@ struct KindFiles<'p> {
     project: &'p Project,
     /// Folder of the library's sources.
     folder: PathBuf,
+    /// First file of the library.
     root: (PathBuf, RustFile),
+    /// File with the type of the kind.
     module: (PathBuf, RustFile),
     controller: (PathBuf, RustFile),
+    /// New files with their texts.
     new: Vec<(PathBuf, String)>,
     /// Notes on changes of existing files, for the user.
     edited: Vec<String>,

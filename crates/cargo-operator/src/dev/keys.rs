@@ -86,7 +86,7 @@ impl Keys {
         Some(Self { pressed, _mode: mode })
     }
 
-    /// No keys: the calls above do not exist for consoles of Windows.
+    /// Returns `None`, because consoles of Windows lack the calls of the other implementation.
     #[cfg(not(unix))]
     pub(super) fn listen() -> Option<Self> {
         None

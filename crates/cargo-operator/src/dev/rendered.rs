@@ -19,7 +19,7 @@ pub(super) struct Rendered {
 }
 
 impl Rendered {
-    /// Asks a program, which runs with `flags` later.
+    /// Asks a program for its objects. `flags` are those with which it will run, because some objects depend on them.
     pub(super) async fn by(program: &Path, flags: &[String]) -> Result<Self, Failure> {
         let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
         let definitions = words("crds --format json");

@@ -27,11 +27,11 @@ pub(super) struct Samples {
     applied: SampleTexts,
     /// Whether changed samples wait until the next program of the operator runs.
     wait_for_build: bool,
-    /// Remaining attempts until a webhook must be served.
+    /// Remaining attempts in which a webhook need not be served yet.
     attempts: u32,
     /// Files that wait for a webhook.
     waiting: BTreeSet<PathBuf>,
-    /// Time of the next attempt to apply these.
+    /// Time of the next attempt to apply the files in `waiting`.
     again: Option<Instant>,
 }
 

@@ -17,7 +17,6 @@ use std::path::Path;
 
 use clap::{Args, ValueEnum};
 use serde_json::json;
-use tokio::time::Duration;
 
 pub(crate) use self::{first_runs::FirstRuns, place::Place};
 use self::{
@@ -153,6 +152,7 @@ pub(crate) async fn last_failure(place: &Place) -> Result<Option<String>, Failur
     text.await.map_err(|error| place.failure(error))
 }
 
+/// Splits the arguments into kind, namespace and name; `None` without arguments. `namespace` applies to a name without one.
 fn wanted(words: &[String], namespace: &str) -> Result<Option<Wanted>, Failure> {
     let (kind, name) = match words {
         [] => return Ok(None),
@@ -169,7 +169,7 @@ fn wanted(words: &[String], namespace: &str) -> Result<Option<Wanted>, Failure> 
     Ok(Some(Wanted { kind: kind.to_owned(), namespace: namespace.to_owned(), name: name.to_owned() }))
 }
 
-/// Requests all answers that the text shows.
+/// Asks the operator for everything that the text shows.
 async fn answer(api: &OperatorApi, wanted: Option<&Wanted>) -> Result<Answer, ApiError> {
     let overview: Overview = api.get(&["overview"], &[]).await?;
     let Some(wanted) = wanted else {
@@ -254,7 +254,7 @@ async fn object(
     Ok(None)
 }
 
-/// Opens the page, at the request if there is one, and keeps a forwarded port open until Ctrl-C.
+/// Opens the page of explanations, at the request of the wanted object if there is one. Keeps a forwarded port open until Ctrl-C.
 async fn show(
     place: &Place,
     api: &OperatorApi,
@@ -280,20 +280,6 @@ async fn show(
         stopped.map_err(|error| Failure::new(format!("cannot wait for Ctrl-C: {error}")))?;
     }
     Ok(())
-}
-
-/// Time within which the operator has to answer.
-const TIMEOUT: Duration = Duration::from_secs(10);
-
-/// A file with a bearer token.
-fn token_of(file: &Path) -> Result<String, Failure> {
-    let text = std::fs::read_to_string(file);
-    let text = text.map_err(|error| Failure::new(format!("cannot read {}: {error}", file.display())))?;
-    let token = text.trim();
-    if token.is_empty() {
-        return Err(Failure::new(format!("{} is empty, and should hold a bearer token", file.display())));
-    }
-    Ok(token.to_owned())
 }
 
 #[cfg(test)]

@@ -8,18 +8,22 @@ use http::{
 };
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::de::DeserializeOwned;
+use tokio::time::Duration;
 use ureq::{
     Agent,
     tls::{RootCerts, TlsConfig},
 };
 
-use super::{Place, TIMEOUT};
+use super::Place;
 use crate::failure::Failure;
 
 /// Characters of a path segment that are encoded.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// Longest message of the operator that is quoted.
+/// Time within which the operator has to answer.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Number of characters of the operator's message that are quoted.
 const LONGEST: usize = 300;
 
 /// Maximum size of an answer. An answer about one object has a few KiB.
@@ -137,7 +141,7 @@ fn send(agent: &Agent, request: Request<()>) -> Result<(StatusCode, Vec<u8>), Ap
     })
 }
 
-/// A part of a path.
+/// Encodes a segment of a path, or the value of a query parameter.
 pub(crate) fn encoded(part: &str) -> String {
     utf8_percent_encode(part, ENCODED).to_string()
 }

@@ -8,11 +8,11 @@ use std::{
 use clap::Args;
 use serde::Deserialize;
 
-use super::{operator_api::ApiError, token_of};
+use super::operator_api::ApiError;
 use crate::{
     ask::SCHEMA,
     failure::Failure,
-    kubectl::{self, Deployment, Forwarded},
+    kubectl::{self, Forwarded, NamespacedName},
     project::PackageSelection,
     shell::Shell,
 };
@@ -32,10 +32,10 @@ pub(super) struct Arguments {
     context: Option<String>,
     /// Deployment of the operator; by default the one with the name of the package, in the namespace of the same name
     #[arg(long, value_name = "NAMESPACE/NAME", requires = "context")]
-    deployment: Option<Deployment>,
+    deployment: Option<NamespacedName>,
     /// Service account that may read explanations, of which kubectl creates a token
     #[arg(long, value_name = "NAMESPACE/NAME", requires = "context")]
-    account: Option<Deployment>,
+    account: Option<NamespacedName>,
     /// File with the bearer token; by default the token is in $OPERATOR_TOKEN
     #[arg(long, value_name = "FILE", conflicts_with = "account")]
     token_file: Option<PathBuf>,
@@ -80,6 +80,7 @@ struct SessionFile {
 }
 
 impl Place {
+    /// Finds the operator that the options select, or else that of a session of `dev`.
     pub(super) async fn find(
         arguments: &Arguments,
         package: &PackageSelection,
@@ -97,7 +98,7 @@ impl Place {
         let Some(context) = &arguments.context else {
             return Self::of_session(&folder.join("target/operator"));
         };
-        let deployment = arguments.deployment.clone().unwrap_or_else(|| Deployment::named(&name));
+        let deployment = arguments.deployment.clone().unwrap_or_else(|| NamespacedName::of_deployment(&name));
         let token = match (given, &arguments.account) {
             (_, Some(account)) => kubectl::token(context, account, shell).await?,
             (Some(token), None) => token,
@@ -121,6 +122,7 @@ impl Place {
         })
     }
 
+    /// Checks an address of the user.
     fn at(address: &str, token: Option<String>, insecure: bool) -> Result<Self, Failure> {
         let unusable = |reason: &str| {
             Failure::usage(format!("{address} is not the address of an operator: {reason}"))
@@ -231,6 +233,17 @@ impl Place {
             }
         }
     }
+}
+
+/// Reads a file with a bearer token.
+fn token_of(file: &Path) -> Result<String, Failure> {
+    let text = fs::read_to_string(file);
+    let text = text.map_err(|error| Failure::new(format!("cannot read {}: {error}", file.display())))?;
+    let token = text.trim();
+    if token.is_empty() {
+        return Err(Failure::new(format!("{} is empty, and should hold a bearer token", file.display())));
+    }
+    Ok(token.to_owned())
 }
 
 #[cfg(test)]

@@ -49,8 +49,7 @@ pub(crate) fn run(arguments: &Retry, here: &Path, shell: &Shell) -> Result<(), F
             answer.map_err(|error| refused(place.failure(error)))?;
             shell.status("Retried", format_args!("{} (controller {})", request.request, request.controller));
         }
-        let operator = found.standing_by();
-        if let Some(lease) = operator {
+        if let Some(lease) = found.standing_by() {
             shell.warn(format_args!("another replica holds lease {lease} and reconciles: ask that one"));
         }
         Ok(())

@@ -18,7 +18,7 @@ use clap::Args;
 
 use self::{
     elf::Program,
-    oci::{Image, Layout},
+    oci::{Image, Layout, split_name},
 };
 use crate::{failure::Failure, project::Selection, shell::Shell, write};
 
@@ -102,7 +102,7 @@ pub fn run(arguments: &MakeImage, here: &Path, shell: &Shell) -> Result<(), Fail
     Ok(())
 }
 
-/// Writes the files of a layout into a folder, which it may replace only if it holds a layout.
+/// Writes the files of a layout into a folder. Replaces the folder only if it is empty or holds a layout.
 fn write_folder(out: &Path, layout: &Layout) -> Result<(), Failure> {
     let shown = out.display();
     let is_empty = fs::read_dir(out).map_or(true, |mut entries| entries.next().is_none());
@@ -118,10 +118,7 @@ fn write_folder(out: &Path, layout: &Layout) -> Result<(), Failure> {
 
 /// Refuses names that no registry accepts.
 fn check_name(name: &str) -> Result<(), Failure> {
-    let (path, tag) = match name.rsplit_once(':') {
-        Some((path, tag)) if !tag.contains('/') => (path, tag),
-        _ => (name, "latest"),
-    };
+    let (path, tag) = split_name(name);
     let is_path = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "._-/:".contains(c);
     let is_tag = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
     let parts_are_named = path.split('/').all(|part| part.starts_with(|c: char| c.is_ascii_alphanumeric()));

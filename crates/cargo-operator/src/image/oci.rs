@@ -54,8 +54,7 @@ impl Layout {
             _ => layout.add_json(INDEX, &index),
         };
         layout.digest = image["digest"].as_str().unwrap_or_default().to_owned();
-        let tag = name.rsplit_once(':').map_or("latest", |(_, tag)| tag);
-        let tag = if tag.contains('/') { "latest" } else { tag };
+        let (_, tag) = split_name(name);
         // The standard annotation holds the tag alone. containerd reads the whole name from the other one.
         image["annotations"] =
             json!({ "org.opencontainers.image.ref.name": tag, "io.containerd.image.name": name });
@@ -116,6 +115,14 @@ impl Layout {
         let descriptor = json!({ "mediaType": media_type, "digest": digest, "size": bytes.len() });
         self.files.insert(format!("blobs/{}", digest.replace(':', "/")), bytes);
         descriptor
+    }
+}
+
+/// Splits the name of an image into path and tag. The tag is `latest` if the name has none; a colon before a slash precedes a port.
+pub(super) fn split_name(name: &str) -> (&str, &str) {
+    match name.rsplit_once(':') {
+        Some((path, tag)) if !tag.contains('/') => (path, tag),
+        _ => (name, "latest"),
     }
 }
 

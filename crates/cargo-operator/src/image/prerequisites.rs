@@ -13,7 +13,8 @@ use crate::failure::Failure;
 ///
 /// # Errors
 ///
-/// It is not installed. If rustc does not know the target, or does not run, the result is `Ok`, because cargo names the problem.
+/// The standard library is not installed. If rustc does not know the target, or does not run, the result is `Ok`, because cargo names the
+/// problem.
 pub(super) fn check_target(target: &str, folder: &Path) -> Result<(), Failure> {
     let Some(libraries) = folder_of_libraries(target, folder) else { return Ok(()) };
     if fs::read_dir(libraries).is_ok_and(|mut files| files.next().is_some()) {
@@ -51,7 +52,7 @@ fn install_musl_gcc(target: &str) -> String {
     format!("install musl-gcc, which compiles C code for {target} (Debian: apt-get install musl-tools)")
 }
 
-/// Whether C code for the target needs a compiler that is not there. On a system with musl, that of the system is used.
+/// Whether C code for the target needs a compiler that is not installed. A system with musl uses its own compiler.
 fn lacks_musl_gcc(target: &str) -> bool {
     let Some((processor, "linux-musl")) = target.split_once("-unknown-") else { return false };
     if cfg!(target_env = "musl") || env::var_os(format!("CC_{}", underscored(target))).is_some() {

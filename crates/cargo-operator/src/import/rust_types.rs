@@ -183,11 +183,13 @@ struct Writer<'k> {
 }
 
 impl Writer<'_> {
+    /// Returns a name for an item that no other item has.
     fn name(&mut self, name: &str) -> String {
         rust_names::unused(name, "", &mut self.used)
     }
 
-    /// Creates the struct `name` for the fields of an object. Names of nested types begin with `prefix`.
+    /// Creates the struct `name` for the fields of an object, and returns whether it derives `Default`. Names of nested types begin with
+    /// `prefix`.
     fn fields(
         &mut self,
         schema: &Value,

@@ -47,7 +47,7 @@ struct Changes {
     edits: Vec<Edit>,
     /// Rust files in `edits`, as the user sees them.
     programs: Vec<String>,
-    /// Files that the user has to edit.
+    /// Programs that no longer compile and that the user has to edit.
     left: Vec<String>,
 }
 
