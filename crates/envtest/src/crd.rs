@@ -226,18 +226,18 @@ async fn established(api: &Api<CustomResourceDefinition>, name: &str) -> Result<
     if conditions.any(|condition| condition.type_ == "Established" && condition.status == "True") {
         return served(api, &crd).await;
     }
-    Err(said_of(&crd))
+    Err(conditions_text(&crd))
 }
 
 async fn gone(api: &Api<CustomResourceDefinition>, name: &str) -> Result<(), String> {
     match api.get_opt(name).await.map_err(|error| text_of(&error))? {
         None => Ok(()),
-        Some(crd) => Err(said_of(&crd)),
+        Some(crd) => Err(conditions_text(&crd)),
     }
 }
 
-/// Formats the conditions of a definition.
-fn said_of(crd: &CustomResourceDefinition) -> String {
+/// The conditions of a definition as text, for the message of a wait that ran out of time.
+fn conditions_text(crd: &CustomResourceDefinition) -> String {
     let conditions = crd.status.iter().flat_map(|status| status.conditions.iter().flatten());
     let conditions: Vec<String> = conditions
         .map(|c| format!("{}={} ({})", c.type_, c.status, c.message.as_deref().unwrap_or_default()))

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::{
     admission::{Admission, AdmissionRequest},
     envelope,
-    registration::{AdmissionPath, Hook},
+    registration::Hook,
     rejection::Rejection,
     rule::AdmissionPhase,
 };
@@ -48,7 +48,7 @@ pub(super) fn refusal(status: StatusCode, message: &str) -> ReviewReply {
     ReviewReply { status, body: body.to_string().into_bytes() }
 }
 
-/// Changes of an admitted object.
+/// What the handlers decided: the changes of the admitted object, if there are any, or the reason why it is refused.
 pub(super) type Admitted = Result<Option<json_patch::Patch>, Rejection>;
 
 /// Runs the handlers: mutating ones in order, each on the object that the one before returned; all validating ones, whose
@@ -119,11 +119,4 @@ pub(super) fn respond(review: &ReadReview, admitted: Admitted) -> ReviewReply {
     };
     let body = json!({ "kind": "AdmissionReview", "apiVersion": review.api_version, "response": response });
     ReviewReply { status: StatusCode::OK, body: body.to_string().into_bytes() }
-}
-
-impl AdmissionPath {
-    /// The hooks, for use without the lock around the registrations.
-    pub(super) fn hooks(&self) -> Vec<Arc<Hook>> {
-        self.hooks.iter().map(|(_, hook)| Arc::clone(hook)).collect()
-    }
 }

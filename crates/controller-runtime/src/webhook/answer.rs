@@ -262,8 +262,8 @@ impl Webhooks {
         if request.objects() <= OBJECTS_WITHOUT_TURN {
             return None;
         }
-        let threads = || Semaphore::new(Handle::current().metrics().num_workers());
-        let turns = self.inner.conversions.get_or_init(threads);
+        let one_per_thread = || Semaphore::new(Handle::current().metrics().num_workers());
+        let turns = self.inner.conversions.get_or_init(one_per_thread);
         Some(turns.acquire().await.expect("nothing closes this semaphore"))
     }
 

@@ -83,10 +83,11 @@ pub(super) struct ReadTokenReview {
 /// Reads a TokenReview of version v1 or v1beta1. Messages about a body do not quote it, because it may hold a token.
 pub(super) fn read(body: &[u8]) -> Result<ReadTokenReview, ReviewReply> {
     let bad = |message: &str| refusal(StatusCode::BAD_REQUEST, message);
-    let (api_version, request) = envelope::read_quoting::<TokenRequest>(body, GROUP, "TokenReview", |_| {
-        "it cannot be decoded".to_owned()
-    })
-    .map_err(|why| bad(&why))?;
+    let (api_version, request) =
+        envelope::read_describing_errors::<TokenRequest>(body, GROUP, "TokenReview", |_| {
+            "it cannot be decoded".to_owned()
+        })
+        .map_err(|why| bad(&why))?;
     if request.token.is_empty() {
         return Err(bad("token is empty"));
     }

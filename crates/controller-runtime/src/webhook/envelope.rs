@@ -1,4 +1,4 @@
-//! The part that AdmissionReviews and ConversionReviews share: kind, version, and the request inside. Pure.
+//! The part that AdmissionReviews, ConversionReviews and TokenReviews share: kind, version, and the request inside. Pure.
 
 use serde::Deserialize;
 
@@ -23,11 +23,11 @@ pub(super) fn read<'a, T: Deserialize<'a>>(
     group: &str,
     kind: &str,
 ) -> Result<(String, T), String> {
-    read_quoting(body, group, kind, ToString::to_string)
+    read_describing_errors(body, group, kind, ToString::to_string)
 }
 
-/// Like [`read`], but the text of a decoding error is that of `describe`, because serde's text may quote values of the body.
-pub(super) fn read_quoting<'a, T: Deserialize<'a>>(
+/// Like [`read`], but `describe` gives the text of a decoding error. serde's own text may quote values of the body, which may be secret.
+pub(super) fn read_describing_errors<'a, T: Deserialize<'a>>(
     body: &'a [u8],
     group: &str,
     kind: &str,

@@ -93,18 +93,27 @@ pub(crate) struct Hook {
 /// Hooks that share a path.
 pub(super) struct AdmissionPath {
     pub(super) phase: AdmissionPhase,
-    /// In order of registration.
+    /// In order of registration, each with the number of its registration. Never empty.
     pub(super) hooks: Vec<(u64, Arc<Hook>)>,
+}
+
+impl AdmissionPath {
+    /// The hooks, for use without the lock around the registrations.
+    pub(super) fn hooks(&self) -> Vec<Arc<Hook>> {
+        self.hooks.iter().map(|(_, hook)| Arc::clone(hook)).collect()
+    }
 }
 
 /// All registered webhooks.
 #[derive(Default)]
 pub(super) struct WebhookRegistrations {
+    /// Number of the next registration.
     next: u64,
+    /// Hooks of admission webhooks.
     pub(super) paths: BTreeMap<String, AdmissionPath>,
-    /// By group and kind.
+    /// By group and kind, each with the number of its registration.
     pub(super) converters: BTreeMap<(String, String), (u64, Arc<AnyConverter>)>,
-    /// By path.
+    /// By path, each with the number of its registration.
     authenticators: BTreeMap<String, (u64, AuthenticateFn)>,
 }
 
@@ -161,16 +170,15 @@ impl WebhookRegistrations {
 
     /// Checks that a path is valid, and not used by conversions or authentication.
     fn check_path(&self, path: &str) -> Result<(), RegisterError> {
-        let path = || path.to_owned();
-        if !is_valid(&path()) {
-            return Err(RegisterError::InvalidPath { path: path() });
+        if !is_valid(path) {
+            return Err(RegisterError::InvalidPath { path: path.to_owned() });
         }
-        let by = match path() {
-            path if path == CONVERT => "conversions",
-            path if self.authenticators.contains_key(&path) => "authentication",
+        let by = match path {
+            CONVERT => "conversions",
+            path if self.authenticators.contains_key(path) => "authentication",
             _ => return Ok(()),
         };
-        Err(RegisterError::PathTaken { path: path(), by: by.to_owned() })
+        Err(RegisterError::PathTaken { path: path.to_owned(), by: by.to_owned() })
     }
 
     fn add_hook(&mut self, id: u64, hook: Arc<Hook>) -> Result<(), RegisterError> {
@@ -188,7 +196,7 @@ impl WebhookRegistrations {
             return Err(RegisterError::Duplicate { kind: kind.to_string(), role });
         }
         if let Some(taken) = self.paths.get(&path) {
-            // A path has hooks, and all of them have the same resource.
+            // All hooks of a path have the same rule, up to their operations.
             let other = &taken.hooks[0].1.rule;
             if taken.phase != hook.phase || !other.joins(&hook.rule) {
                 return Err(RegisterError::PathTaken { path, by: other.kind.to_string() });
@@ -227,7 +235,7 @@ impl WebhookRegistrations {
     }
 }
 
-/// Go's `^((/[a-zA-Z0-9-_]+)+|/)$`.
+/// Returns whether a path can be that of a webhook. controller-runtime checks it with `^((/[a-zA-Z0-9-_]+)+|/)$`.
 fn is_valid(path: &str) -> bool {
     let is_part = |part: &str| {
         !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))

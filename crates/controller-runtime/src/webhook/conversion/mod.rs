@@ -81,7 +81,7 @@ impl Entries {
     }
 }
 
-/// A decoded object.
+/// A decoded object, as `T`, and what must be known of its text after the conversion.
 #[derive(Debug)]
 struct DecodedVersion<T> {
     object: T,
@@ -98,8 +98,9 @@ struct EncodedVersion {
     text: String,
 }
 
-/// Decodes an object, and converts it to the hub.
+/// Decodes an object, and converts it to the hub's version.
 type ToHub<Hub> = fn(&str) -> Result<DecodedVersion<Hub>, BoxError>;
+/// Converts an object of the hub's version, and encodes it.
 type FromHub<Hub> = fn(Hub) -> Result<EncodedVersion, BoxError>;
 
 /// Decodes an object.
@@ -161,7 +162,8 @@ impl<Hub: StaticObject> Versions<Hub> {
     }
 }
 
-/// Converts the text of an object from one version to another. Also returns the facts about the decoded object, without the object.
+/// Converts the text of an object from one version to another. Also returns the entries and known fields of the given object, but
+/// not the object: its type depends on the version.
 type ConvertFn =
     Box<dyn Fn(&str, &str, &str) -> Result<(DecodedVersion<()>, EncodedVersion), BoxError> + Send + Sync>;
 
@@ -209,6 +211,7 @@ impl AnyConverter {
     /// Converts an object of version `from` to version `to` of its group, and appends its text.
     ///
     /// # Errors
+    ///
     /// The object cannot be decoded, converted or encoded. `out` may then end with a part of it.
     fn convert(
         &self,

@@ -396,7 +396,8 @@ fn changes(
                 sleep(backoff(failures)).await;
             }
             let mut events = watch.stream().boxed();
-            // The first event shows whether the watch works. One that does not is started again after a growing pause.
+            // The first event shows whether the watch works. One that does not is started again after a growing pause; one that did,
+            // after the shortest pause, that of one failure.
             let first = events.next().await;
             let failures = match &first {
                 Some(Ok(_)) => 1,

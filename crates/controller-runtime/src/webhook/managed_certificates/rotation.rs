@@ -92,7 +92,9 @@ pub(super) enum RotationStep {
 /// View of one replica.
 #[derive(Debug)]
 pub(super) struct Rotation<M> {
+    /// Time for which an authority has to be in every `caBundle` before its certificate is served.
     propagation: Duration,
+    /// DNS names that a certificate needs. A generation that lacks one is not used.
     names: BTreeSet<String>,
     /// Generations that are or were in the Secret, by age.
     known: BTreeMap<(UnixTime, String), Generation<M>>,
@@ -102,6 +104,7 @@ pub(super) struct Rotation<M> {
     published: BTreeMap<String, ReplicaTime>,
     /// Whether a `caBundle` may have changed.
     is_publication_due: bool,
+    /// The served generation, as its key in `known`.
     serving: Option<(UnixTime, String)>,
     next_resync: ReplicaTime,
 }

@@ -18,6 +18,9 @@ use crate::{
     webhook::{WebhookService, Webhooks, configurations::Configurations},
 };
 
+/// JSON pointer to the `clientConfig` of a CustomResourceDefinition.
+const CONVERSION_CONFIG: &str = "/spec/conversion/webhook/clientConfig";
+
 /// Objects that name the Service of the webhook server.
 pub(super) struct Targets {
     mutating: DynamicClient,
@@ -131,8 +134,9 @@ impl Targets {
                 )
             })?;
             let mut conversion = json!(conversion);
-            let config = "/spec/conversion/webhook/clientConfig";
-            if let Some(bundle) = with_authorities(bundle_at(&present.data, config), generations, now) {
+            if let Some(bundle) =
+                with_authorities(bundle_at(&present.data, CONVERSION_CONFIG), generations, now)
+            {
                 conversion["webhook"]["clientConfig"]["caBundle"] = json!(BASE64.encode(bundle));
             }
             let mut object = DynamicObject::new(&name, self.definitions.kind().resource());
@@ -185,7 +189,7 @@ impl Targets {
             [(&self.mutating, mutating.is_some()), (&self.validating, validating.is_some())]
         {
             let key = ObjectKey::<DynamicObject>::new((), service.configuration_name());
-            if is_wanted && client.get_metadata(&key.clone()).await?.is_none() {
+            if is_wanted && client.get_metadata(&key).await?.is_none() {
                 return Ok(true);
             }
         }
@@ -257,12 +261,11 @@ impl Targets {
             else {
                 continue;
             };
-            let config = "/spec/conversion/webhook/clientConfig";
-            if object.data.pointer(config).is_some_and(|config| self.is_ours(config)) {
+            if object.data.pointer(CONVERSION_CONFIG).is_some_and(|config| self.is_ours(config)) {
                 targets.push(TargetObject {
                     client: &self.definitions,
                     object,
-                    configs: vec![config.to_owned()],
+                    configs: vec![CONVERSION_CONFIG.to_owned()],
                 });
             }
         }
