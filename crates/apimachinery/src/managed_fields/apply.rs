@@ -14,7 +14,7 @@ use super::schema_check::{check, check_written};
 use super::set::FieldSet;
 use super::typed::Ty;
 use super::unapplied::{prune, prune_across};
-use super::update::{are_readable, record, remove_entries, strip, take, without_new_nulls, without_nulls};
+use super::update::{are_readable, created_form, record, remove_entries, strip, take};
 use super::versions::{Comparisons, Schemas};
 use crate::schema::Schema;
 use crate::status::{ApiError, Cause};
@@ -154,12 +154,9 @@ fn adopt_existing_fields(
             describe(live)
         )));
     }
-    // As in a creation, a null of a builtin kind has no owner.
     let empty = schemas.own.empty_object();
-    let stripped = if schemas.own.is_custom() { None } else { without_nulls(live) };
-    let given = stripped.as_ref().unwrap_or(live);
-    let new_nulls = if schemas.own.is_custom() { None } else { without_new_nulls(&empty, given) };
-    record(managers, schemas, &empty, new_nulls.as_ref().unwrap_or(given), &id, &writer, reset)
+    let given = created_form(schemas.own, &empty, live);
+    record(managers, schemas, &empty, &given, &id, &writer, reset)
 }
 
 fn check_types(ty: Ty<'_>, applied: &Value) -> Result<(), ApiError> {

@@ -1,5 +1,7 @@
 //! Ownership after a create, update or patch.
 
+use std::borrow::Cow;
+
 use serde_json::{Map, Value};
 
 use super::Writer;
@@ -80,17 +82,12 @@ pub fn track_update_across(
         }
     };
     managers.adjust(|_, owned| reconcile(schemas.ty_in(&owned.api_version), &mut owned.set));
-    // Builtin kinds write some absent fields as null, such as the times of an Event. A null has no owner.
-    let stripped = |object: &Value| if schema.is_custom() { None } else { without_nulls(object) };
-    let (old_without_nulls, without_nulls) = (stripped(old), stripped(new));
-    let given = without_nulls.as_ref().unwrap_or(new);
-    let new_nulls = if is_creation && !schema.is_custom() { without_new_nulls(old, given) } else { None };
-    let given = new_nulls.as_ref().unwrap_or(given);
-    if let Some(why) = check_written(schemas.ty(), given) {
+    let before = owned_form(schema, old);
+    let given = if is_creation { created_form(schema, old, new) } else { owned_form(schema, new) };
+    if let Some(why) = check_written(schemas.ty(), &given) {
         return Err(ApiError::internal(format!("failed to convert new object: {why}")));
     }
-    let before = old_without_nulls.as_ref().unwrap_or(old);
-    if let Some(why) = check_written(schemas.ty(), before) {
+    if let Some(why) = check_written(schemas.ty(), &before) {
         return Err(ApiError::internal(format!("failed to convert live object: {why}")));
     }
     // A field that becomes null is a change, though, and the writer owns it.
@@ -98,19 +95,34 @@ pub fn track_update_across(
         .as_object()
         .into_iter()
         .flatten()
-        .filter(|(name, value)| without_nulls.is_some() && value.is_null() && !old[*name].is_null())
+        .filter(|(name, value)| !schema.is_custom() && value.is_null() && !old[*name].is_null())
         .map(|(name, _)| name)
         .collect();
     let id = ManagerId::new(writer, Operation::Update);
     schemas.drop_unknown(&mut managers, &id, writer.api_version)?;
-    let comparisons = Comparisons::new(schemas, before, given, &managers, writer.api_version, reset)?;
+    let comparisons = Comparisons::new(schemas, &before, &given, &managers, writer.api_version, reset)?;
     record_changes(&mut managers, comparisons, &became_null, &id, writer);
     managers.encode(new);
     Ok(())
 }
 
+/// Returns the part of an object that can have owners. Builtin kinds write some absent fields as null, such as the times of an Event, and a
+/// null has no owner.
+fn owned_form<'a>(schema: &Schema, object: &'a Value) -> Cow<'a, Value> {
+    let stripped = if schema.is_custom() { None } else { without_nulls(object) };
+    stripped.map_or(Cow::Borrowed(object), Cow::Owned)
+}
+
+/// Like [`owned_form`], for a new object: the creator does not own nulls inside its structs either. `empty` is an object of the kind without
+/// content.
+pub(super) fn created_form<'a>(schema: &Schema, empty: &Value, object: &'a Value) -> Cow<'a, Value> {
+    let owned = owned_form(schema, object);
+    let stripped = if schema.is_custom() { None } else { without_new_nulls(empty, &owned) };
+    stripped.map_or(owned, Cow::Owned)
+}
+
 /// Returns an object without its null fields; `None` if it has none.
-pub(super) fn without_nulls(object: &Value) -> Option<Value> {
+fn without_nulls(object: &Value) -> Option<Value> {
     let fields = object.as_object().filter(|fields| fields.values().any(Value::is_null))?;
     let given = fields.iter().filter(|(_, value)| !value.is_null());
     Some(Value::Object(given.map(|(name, value)| (name.clone(), value.clone())).collect()))
@@ -118,7 +130,7 @@ pub(super) fn without_nulls(object: &Value) -> Option<Value> {
 
 /// Returns a new object without the null fields that `old`, an empty object, lacks; `None` if there are none. Go writes these fields even if
 /// they are empty, so they do not count as a change. Elements of lists keep their nulls, and so do structs that an empty object lacks.
-pub(super) fn without_new_nulls(old: &Value, new: &Value) -> Option<Value> {
+fn without_new_nulls(old: &Value, new: &Value) -> Option<Value> {
     let fields = new.as_object().filter(|_| has_new_nulls(old, new))?;
     let given = fields.iter().filter(|(name, value)| !value.is_null() || old.get(name).is_some());
     let stripped = given.map(|(name, value)| {
