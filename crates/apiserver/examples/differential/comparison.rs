@@ -320,9 +320,14 @@ pub(crate) fn is_recent(text: &str) -> bool {
 
 /// Whether a word is a UID, a cluster IP or a node port.
 fn is_chosen(word: &str) -> bool {
-    let is_uid = word.len() == 36 && word.matches('-').count() == 4;
     let is_port = word.parse::<u16>().is_ok_and(|port| (30_000..32_768).contains(&port));
-    is_uid || is_port || word.parse::<std::net::Ipv4Addr>().is_ok_and(|address| address.octets()[0] == 10)
+    is_uid(word)
+        || is_port
+        || word.parse::<std::net::Ipv4Addr>().is_ok_and(|address| address.octets()[0] == 10)
+}
+
+fn is_uid(word: &str) -> bool {
+    word.len() == 36 && word.matches('-').count() == 4
 }
 
 /// Whether two names have the same `generateName`, to which both servers add five characters.
@@ -407,8 +412,7 @@ fn without_uids(text: &str) -> String {
     let words = text.split_inclusive(|c: char| !is_part(c));
     let masked = words.map(|word| {
         let uid = word.trim_end_matches(|c: char| !is_part(c));
-        let is_uid = uid.len() == 36 && uid.matches('-').count() == 4;
-        if is_uid { format!("*{}", &word[uid.len()..]) } else { word.to_owned() }
+        if is_uid(uid) { format!("*{}", &word[uid.len()..]) } else { word.to_owned() }
     });
     masked.collect()
 }

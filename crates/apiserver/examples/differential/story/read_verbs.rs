@@ -36,8 +36,8 @@ impl Story<'_> {
     pub(super) fn list(&mut self) -> Request {
         let mut path = format!("{}?{}", self.resource.collection(), self.scope());
         let mut is_narrow = self.resource.is_namespaced;
-        if is_narrow && self.dice.percent(8) {
-            // In all namespaces.
+        let is_of_all_namespaces = is_narrow && self.dice.percent(8);
+        if is_of_all_namespaces {
             path = format!("{}labelSelector=story%3D{{{{ns}}}}", path.replace("/namespaces/{{ns}}", ""));
             is_narrow = false;
         }
@@ -48,7 +48,7 @@ impl Story<'_> {
             request.query(self.dice.pick(&FIELDS));
         }
         if self.dice.percent(40) {
-            request.query(self.dice.pick(&[
+            let option = self.dice.pick(&[
                 "limit=1",
                 "limit=1&continue={{continue}}",
                 "limit=x",
@@ -63,7 +63,11 @@ impl Story<'_> {
                 "continue=x",
                 "includeObject=None",
                 "includeObject=x",
-            ]));
+            ]);
+            // Whether a page of all namespaces has a next page depends on the objects of other stories.
+            if !(is_of_all_namespaces && option.starts_with("limit=")) {
+                request.query(option);
+            }
         }
         if is_narrow && self.dice.percent(30) {
             request.query(self.dice.pick(&LABELS));
