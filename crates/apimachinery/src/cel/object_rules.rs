@@ -35,14 +35,15 @@ impl ObjectRules {
         RuleNode::read(open_api_v3_schema, root).map(|root| Self { root, declared })
     }
 
-    /// Returns the errors of the rules of a custom kind's schema, which is valid otherwise. Their fields begin with `place`.
+    /// Returns the errors of the rules of a custom kind's schema, which is structural. Their fields begin with `place`, and so do those of
+    /// `keywords`, the errors of its other keywords.
     #[must_use]
-    pub fn check(open_api_v3_schema: &Value, place: &str) -> Vec<FieldError> {
+    pub fn check(open_api_v3_schema: &Value, place: &str, keywords: &[FieldError]) -> Vec<FieldError> {
         let mut errors = Vec::new();
         check_defaults(open_api_v3_schema, place, &mut errors);
         // As in kube-apiserver, rules are only compiled if the defaults are valid.
         if errors.is_empty() {
-            errors.extend(check_rules(open_api_v3_schema, place));
+            errors.extend(check_rules(open_api_v3_schema, place, keywords));
         }
         errors
     }

@@ -1,5 +1,6 @@
 //! Checks of the rules of a definition: they compile, mention only allowed variables and stay below the limits of cost, and defaults fit them.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -49,9 +50,14 @@ pub(super) fn check_defaults(source: &Value, place: &str, errors: &mut Vec<Field
     }
 }
 
-/// Returns the errors of the rules of a schema and of the schemas below it. Their fields begin with `place`.
-pub(super) fn check_rules(schema: &Value, place: &str) -> Vec<FieldError> {
-    let mut check = RuleCheck { errors: Vec::new(), costs: DefinitionCosts::default() };
+/// Returns the errors of the rules of a schema and of the schemas below it. Their fields begin with `place`, and so do those of `keywords`,
+/// the errors of other keywords.
+pub(super) fn check_rules(schema: &Value, place: &str, keywords: &[FieldError]) -> Vec<FieldError> {
+    let mut check = RuleCheck {
+        errors: Vec::new(),
+        costs: DefinitionCosts::default(),
+        invalid_keywords: keywords.iter().map(|error| error.field.as_str()).collect(),
+    };
     let part = SchemaPart {
         schema,
         place: place.to_owned(),
@@ -61,7 +67,7 @@ pub(super) fn check_rules(schema: &Value, place: &str) -> Vec<FieldError> {
         sizes: None,
     };
     check.part(&part);
-    let RuleCheck { mut errors, costs } = check;
+    let RuleCheck { mut errors, costs, .. } = check;
     errors.extend(costs.errors(place));
     errors
 }
@@ -78,9 +84,11 @@ struct SchemaPart<'a> {
     sizes: Option<Arc<SizeSchema>>,
 }
 
-struct RuleCheck {
+struct RuleCheck<'a> {
     errors: Vec<FieldError>,
     costs: DefinitionCosts,
+    /// Places of keywords with wrong values.
+    invalid_keywords: BTreeSet<&'a str>,
 }
 
 impl<'a> SchemaPart<'a> {
@@ -107,7 +115,7 @@ impl<'a> SchemaPart<'a> {
     }
 }
 
-impl RuleCheck {
+impl RuleCheck<'_> {
     fn part(&mut self, part: &SchemaPart<'_>) {
         let schema = part.schema;
         if self.errors.len() >= MAX_ERRORS || !has_rules(schema) {
@@ -134,7 +142,8 @@ impl RuleCheck {
 
     fn rules(&mut self, part: &SchemaPart<'_>, sizes: Option<&SizeSchema>) {
         let rules = rules_of(part.schema);
-        if rules.is_empty() {
+        // An invalid schema may have no type in CEL, and its author corrects the schema before its rules.
+        if rules.is_empty() || self.is_invalid(&part.place) {
             return;
         }
         let mut seen = ValueSchema::read(part.schema);
@@ -155,6 +164,11 @@ impl RuleCheck {
         for (index, rule) in rules.iter().enumerate() {
             self.rule(rule, &format!("{place}[{index}]"), &of, sizes, part);
         }
+    }
+
+    /// Whether the schema at `place` or one below it has a keyword with a wrong value.
+    fn is_invalid(&self, place: &str) -> bool {
+        self.invalid_keywords.range(place..).next().is_some_and(|first| first.starts_with(place))
     }
 
     fn rule(&mut self, rule: &Value, place: &str, of: &Type, sizes: &SizeSchema, part: &SchemaPart<'_>) {

@@ -29,7 +29,7 @@ use node::{Child, MetadataSchema, SchemaNode};
 pub use node::{Definitions, JsonType, ListType, PatchStrategy, ValueKind};
 pub use object_meta::{coerce_metadata, coerce_stored_metadata, metadata_error};
 pub use prune::MapKeys;
-pub use structural::{Brackets, RootKeyword, find_field};
+pub use structural::{Brackets, CrdSchemaErrors, RootKeyword, find_field};
 
 use crate::status::FieldError;
 
@@ -61,14 +61,8 @@ impl Schema {
     /// Returns the errors of a custom kind's schema. Their fields begin with `path`, as in
     /// `spec.validation.openAPIV3Schema.properties[spec].type`.
     #[must_use]
-    pub fn check_crd(open_api_v3_schema: &Value, path: &str) -> Vec<FieldError> {
+    pub fn check_crd(open_api_v3_schema: &Value, path: &str) -> CrdSchemaErrors {
         structural::check(open_api_v3_schema, path)
-    }
-
-    /// Whether an error of [`check_crd`](Self::check_crd) says that the schema has a keyword which Go cannot convert, such as `$schema`.
-    #[must_use]
-    pub fn is_inconvertible(error: &FieldError) -> bool {
-        error.message.ends_with(structural::INCONVERTIBLE)
     }
 
     /// Returns the formats in a custom kind's schema that are not known. Values are not checked for them.

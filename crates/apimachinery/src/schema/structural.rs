@@ -1,7 +1,7 @@
 //! Validation of custom schemas: they must be structural, without unsupported parts of JSON Schema, and with defaults
 //! that fit.
 //!
-//! Rules, their order and their messages are those of `k8s.io/apiextensions-apiserver`. CEL rules are not compiled.
+//! Rules, their order and their messages are those of `k8s.io/apiextensions-apiserver`. CEL rules are not compiled here.
 
 mod defaults;
 mod go_notation;
@@ -31,21 +31,55 @@ pub use schema_path::{Brackets, find as find_field};
 const ERRORS: usize = 1 << 20;
 
 /// Error of a schema with a keyword that Go's structural schema does not have.
-pub(super) const INCONVERTIBLE: &str = "OpenAPIV3Schema 'schema' is not supported";
+const INCONVERTIBLE: &str = "OpenAPIV3Schema 'schema' is not supported";
+
+/// Errors of a custom kind's schema, without those of its CEL rules.
+#[derive(Debug, Default)]
+pub struct CrdSchemaErrors {
+    /// Errors of keywords at the root alone. They hide no rule.
+    pub root: Vec<FieldError>,
+    /// The schema is not structural, or a default does not fit it. Then no rule is compiled.
+    pub structure: Vec<FieldError>,
+    /// Keywords of a schema have wrong values. Then the rules of this schema and of those around it are not compiled.
+    pub keywords: Vec<FieldError>,
+    /// The schema has a keyword that Go's structural schema lacks, such as `$schema`. Then no rule is compiled. kube-apiserver reports
+    /// this error only if there is no other.
+    pub inconvertible: Option<FieldError>,
+}
+
+impl CrdSchemaErrors {
+    /// Whether CEL rules may be compiled.
+    #[must_use]
+    pub fn are_rules_checked(&self) -> bool {
+        self.structure.is_empty() && self.inconvertible.is_none()
+    }
+
+    /// Returns all errors that kube-apiserver reports.
+    #[must_use]
+    pub fn reported(self) -> Vec<FieldError> {
+        let mut errors = self.root;
+        errors.extend(self.structure);
+        errors.extend(self.keywords);
+        if errors.is_empty() {
+            errors.extend(self.inconvertible);
+        }
+        errors
+    }
+}
 
 /// Returns the errors of `schema`, which is at `path`.
-pub(super) fn check(schema: &Value, path: &str) -> Vec<FieldError> {
+pub(super) fn check(schema: &Value, path: &str) -> CrdSchemaErrors {
     let parser = SchemaParser::new();
     let mut errors = Vec::new();
     let mut checker = StructuralChecker { prefix: path, errors: &mut errors, parser: &parser, room: ERRORS };
     if source::flag(schema, "nullable") {
         checker.forbidden(&FieldPath::root().field("nullable"), "nullable cannot be true at the root");
     }
-    let convertible = is_convertible(schema);
-    if convertible {
-        let before = checker.errors.len();
+    let root = std::mem::take(checker.errors);
+    let is_convertible = is_convertible(schema);
+    if is_convertible {
         invariants::check(&mut checker, schema);
-        if checker.errors.len() == before {
+        if checker.errors.is_empty() {
             // Parsed once instead of at each default.
             let definitions = Definitions::none();
             let root = Child::inline(Arc::new(parser.node(schema)));
@@ -53,12 +87,11 @@ pub(super) fn check(schema: &Value, path: &str) -> Vec<FieldError> {
             defaults::check(&mut checker, schema, cursor);
         }
     }
+    let structure = std::mem::take(checker.errors);
     open_api::check(&mut checker, schema, open_api::InheritedRules::root(), &FieldPath::root());
-    // Other keywords that make a schema inconvertible have errors of their own.
-    if !convertible && checker.errors.is_empty() {
-        checker.invalid(&FieldPath::root(), &json!(""), INCONVERTIBLE);
-    }
-    errors
+    let keywords = std::mem::take(checker.errors);
+    let inconvertible = (!is_convertible).then(|| FieldError::invalid(path, "\"\"", INCONVERTIBLE));
+    CrdSchemaErrors { root, structure, keywords, inconvertible }
 }
 
 /// Keyword at the root of a schema that is forbidden if `status` is a subresource.

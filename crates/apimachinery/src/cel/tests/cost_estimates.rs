@@ -123,7 +123,7 @@ const ADVICE: &str = " (try simplifying the rule, or adding maxItems, maxPropert
 /// Checks the errors of a definition with these properties of `spec`. `…` in an error stands for a longer text.
 fn check(spec: &Value, expected: &Expect) {
     let schema = json!({"type": "object", "properties": {"spec": {"type": "object", "properties": spec}}});
-    let errors = ObjectRules::check(&schema, "schema");
+    let errors = ObjectRules::check(&schema, "schema", &[]);
     let place = "schema.properties[spec].properties";
     let shown: Vec<String> = errors
         .iter()
@@ -213,7 +213,7 @@ fn rules_at_the_root_see_names_of_any_length() {
         "properties": {"metadata": {"type": "object", "properties": {"name": {"type": "string", "maxLength": 20}}}},
         "x-kubernetes-validations": [{"rule": "self.metadata.name.contains(self.metadata.name)"}],
     });
-    let errors = ObjectRules::check(&schema, "schema");
+    let errors = ObjectRules::check(&schema, "schema", &[]);
     let error = errors.first().map(ToString::to_string).unwrap_or_default();
     let expected = "schema.x-kubernetes-validations[0].rule: Forbidden: estimated rule cost exceeds budget by factor of more than 100x";
     assert_eq!(error, format!("{expected}{ADVICE}"));

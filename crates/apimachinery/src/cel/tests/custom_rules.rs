@@ -4,6 +4,7 @@ use expect_test::{Expect, expect};
 use serde_json::{Value, json};
 
 use super::super::*;
+use crate::schema::Schema;
 
 /// Evaluates the rules of the schema of `spec`, and compares errors and warnings.
 fn check(spec: &Value, old: Option<&Value>, new: &Value, expected: &Expect) {
@@ -250,7 +251,7 @@ fn rules_with_syntax_errors_are_refused() {
         },
         "x-kubernetes-validations": [{"rule": "self.l.size() < 3 &&"}, {"rule": "true", "message": "kept"}],
     });
-    let errors = ObjectRules::check(&json!({"type": "object", "properties": {"spec": spec}}), "schema");
+    let errors = ObjectRules::check(&json!({"type": "object", "properties": {"spec": spec}}), "schema", &[]);
     let expected = expect![[r#"
         schema.properties[spec].properties[a].x-kubernetes-validations[0].rule: Invalid value: {"Rule":"self.matches('(')","Message":"","MessageExpression":"","Reason":null,"FieldPath":"","OptionalOldSelf":null}: compilation failed: ERROR: <input>:1:14: invalid matches argument
          | self.matches('(')
@@ -347,7 +348,8 @@ fn rules_are_checked_with_the_types_of_the_schema() {
     ] {
         let mut spec = spec.clone();
         spec["x-kubernetes-validations"] = json!([{"rule": rule}]);
-        let errors = ObjectRules::check(&json!({"type": "object", "properties": {"spec": spec}}), "schema");
+        let errors =
+            ObjectRules::check(&json!({"type": "object", "properties": {"spec": spec}}), "schema", &[]);
         let found = errors.first().map_or("ok".to_owned(), |error| {
             let (_, why) = error.message.split_once("}: ").expect("a text behind the rule");
             let line = why.lines().next().unwrap_or_default();
@@ -359,12 +361,34 @@ fn rules_are_checked_with_the_types_of_the_schema() {
 
 /// Recorded from kube-apiserver v1.36.3.
 #[test]
+fn an_invalid_keyword_hides_the_rules_of_its_schema_and_of_those_around_it() {
+    let rules = json!([{"rule": "80%"}]);
+    let schema = json!({"type": "object", "properties": {"spec": {
+        "type": "object",
+        "x-kubernetes-validations": rules,
+        "properties": {
+            "address": {"type": "string", "x-kubernetes-validations": rules},
+            "hosts": {
+                "type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "-a", "x-kubernetes-validations": rules,
+            },
+        },
+    }}});
+    let found = Schema::check_crd(&schema, "schema");
+    assert!(found.are_rules_checked());
+    let errors = ObjectRules::check(&schema, "schema", &found.keywords);
+    let fields: Vec<_> = errors.iter().map(|error| error.field.as_str()).collect();
+    assert_eq!(fields, ["schema.properties[spec].properties[address].x-kubernetes-validations[0].rule"]);
+}
+
+/// Recorded from kube-apiserver v1.36.3.
+#[test]
 fn an_old_value_that_may_be_absent_is_an_optional() {
     let errors = |rule: &str| {
         let spec = json!({"type": "object", "properties": {"size": {"type": "integer"}}, "x-kubernetes-validations": [
             {"rule": rule, "optionalOldSelf": true, "messageExpression": "self.size"},
         ]});
-        let errors = ObjectRules::check(&json!({"type": "object", "properties": {"spec": spec}}), "schema");
+        let errors =
+            ObjectRules::check(&json!({"type": "object", "properties": {"spec": spec}}), "schema", &[]);
         errors
             .iter()
             .map(|error| error.message.lines().next().unwrap_or_default().to_owned())
@@ -413,7 +437,8 @@ fn defaults_fit_the_rules() {
         ),
         (json!({"type": "object", "properties": {"a": integer(1, "self != 7")}}), expect![""]),
     ] {
-        let errors = ObjectRules::check(&json!({"type": "object", "properties": {"spec": spec}}), "schema");
+        let errors =
+            ObjectRules::check(&json!({"type": "object", "properties": {"spec": spec}}), "schema", &[]);
         expected.assert_eq(&errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"));
     }
 }
@@ -428,7 +453,7 @@ fn old_values_are_only_available_where_they_exist() {
     };
     let errors = |list: Value| {
         let schema = json!({"type": "object", "properties": {"list": list}});
-        let errors = ObjectRules::check(&schema, "schema");
+        let errors = ObjectRules::check(&schema, "schema", &[]);
         errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
     };
     expect![[r#"schema.properties[list].items.x-kubernetes-validations[0].rule: Invalid value: "self == oldSelf": oldSelf cannot be used on the uncorrelatable portion of the schema within schema.properties[list]"#]]

@@ -11,7 +11,7 @@ use std::sync::LazyLock;
 
 use kube_apimachinery::cel::ObjectRules;
 use kube_apimachinery::go::{json, quote};
-use kube_apimachinery::schema::{RootKeyword, Schema};
+use kube_apimachinery::schema::{CrdSchemaErrors, RootKeyword, Schema};
 use kube_apimachinery::status::FieldError;
 use regex::Regex;
 use serde_json::Value;
@@ -197,32 +197,28 @@ fn check_schema(
     }
     // This rule also applies to an unchanged schema, because the subresource may be new.
     let root_keyword = Schema::forbidden_with_status(schema).filter(|_| status);
-    match root_keyword {
-        Some(RootKeyword::Type) => {
+    let forbidden = root_keyword.map(|keyword| match keyword {
+        RootKeyword::Type => {
             let detail = "only \"object\" is allowed as the type at the root of the schema if the status subresource is enabled";
-            errors.push(FieldError::invalid(format!("{place}.type"), &quote(text(schema, "type")), detail));
+            FieldError::invalid(format!("{place}.type"), &quote(text(schema, "type")), detail)
         }
-        Some(RootKeyword::Other) => {
+        RootKeyword::Other => {
             let detail = format!(
                 "only [{ROOT_FIELDS}] fields are allowed at the root of the schema if the status subresource is enabled"
             );
-            errors.push(FieldError::invalid(place, &Schema::shown(schema), &detail));
+            FieldError::invalid(place, &Schema::shown(schema), &detail)
         }
-        None => {}
-    }
+    });
     // A schema that is already stored may break rules that are newer than it.
-    if !before.iter().any(|version| version["schema"]["openAPIV3Schema"] == *schema) {
-        let mut found = Schema::check_crd(schema, place);
-        // kube-apiserver reports that it cannot convert a schema only if the schema has no other error.
-        if root_keyword.is_some() {
-            found.retain(|error| !Schema::is_inconvertible(error));
-        }
-        // Rules are only compiled for a valid schema.
-        if found.is_empty() {
-            errors.extend(ObjectRules::check(schema, place));
-        }
-        errors.extend(found);
-    }
+    let is_stored = before.iter().any(|version| version["schema"]["openAPIV3Schema"] == *schema);
+    let mut found = if is_stored { CrdSchemaErrors::default() } else { Schema::check_crd(schema, place) };
+    let rules = match !is_stored && found.are_rules_checked() {
+        true => ObjectRules::check(schema, place, &found.keywords),
+        false => Vec::new(),
+    };
+    found.root.splice(0..0, forbidden);
+    errors.extend(found.reported());
+    errors.extend(rules);
 }
 
 fn check_deprecation(version: &Value, place: &str, errors: &mut Vec<FieldError>) {
