@@ -335,7 +335,8 @@ impl SelfManaged {
         secret.data = Some(secret::data(&generations));
         // Until a response or a read confirms it, it is unknown whether the Secret has them.
         self.rotation.secret_changed();
-        let written = if self.secret.is_some() {
+        let is_update = self.secret.is_some();
+        let written = if is_update {
             client.update(&secret).not_to_cache().await
         } else {
             secret.metadata.name = Some(self.options.secret.clone());
@@ -354,7 +355,9 @@ impl SelfManaged {
                 }
                 Ok(())
             }
-            Err(error) if error.is_conflict() || error.is_already_exists() || error.is_not_found() => Ok(()),
+            Err(error) if error.is_conflict() || error.is_already_exists() => Ok(()),
+            // It was deleted. A creation that finds nothing lacks the namespace, which another read of the Secret does not show.
+            Err(error) if error.is_not_found() && is_update => Ok(()),
             Err(error) => Err(error.into()),
         }
     }

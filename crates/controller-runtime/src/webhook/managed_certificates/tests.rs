@@ -10,7 +10,7 @@ use k8s_openapi::{
     ByteString,
     api::{
         admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration},
-        core::v1::{ConfigMap, Secret},
+        core::v1::{ConfigMap, Namespace, Secret},
     },
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
@@ -76,9 +76,13 @@ fn service() -> WebhookService {
 async fn environment() -> Environment {
     let epoch = Epoch::starting_now("2026-01-01T00:00:00Z".parse().unwrap());
     let env = Environment::builder().epoch(epoch).crd::<Cart>().start().await.unwrap();
-    let namespace = serde_json::from_value(json!({ "metadata": { "name": "system" } })).unwrap();
-    let _: k8s_openapi::api::core::v1::Namespace = client(&env).create(&namespace).await.unwrap();
+    create_namespace(&env, "system").await;
     env
+}
+
+async fn create_namespace(env: &Environment, name: &str) {
+    let namespace = serde_json::from_value(json!({ "metadata": { "name": name } })).unwrap();
+    let _: Namespace = client(env).create(&namespace).await.unwrap();
 }
 
 fn client(env: &Environment) -> Client {
@@ -468,5 +472,21 @@ async fn a_definition_that_is_missing_is_reported_until_it_is_installed() {
         "CustomResourceDefinition carts.example.com, which the operator converts, does not exist: install it";
     assert_eq!(failing, KeeperState::Failing(message.to_owned()));
     client(&env).create(&<Cart as kube::CustomResourceExt>::crd()).await.unwrap();
+    replica.ready().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_missing_namespace_of_the_secret_is_reported_until_it_is_created() {
+    let env = environment().await;
+    let service = WebhookService::new("elsewhere", "hooks");
+    let replica = Replica::start(&env, Some(SelfManagedCertificates::new(&service)), false);
+    let mut state = replica.state.subscribe();
+    let failing = state.wait_for(|state| matches!(state, KeeperState::Failing(_))).await.unwrap().clone();
+    let KeeperState::Failing(message) = failing else { panic!("it fails") };
+    assert!(message.contains("namespaces \"elsewhere\" not found"), "{message}");
+    sleep(MINUTE).await;
+    let errors = replica.metric("controller_runtime_webhook_certificate_errors_total");
+    assert!((2..100).contains(&errors), "it retries after growing pauses: {errors} errors in a minute");
+    create_namespace(&env, "elsewhere").await;
     replica.ready().await;
 }
