@@ -123,12 +123,18 @@ pub fn secret(path: &Path, text: &str) -> Result<(), Failure> {
 
 /// Formats the Rust files, because the names change the lengths of lines. Without rustfmt they stay as they are.
 pub fn format(folder: &Path, files: impl Iterator<Item = PathBuf>) {
-    let rust = files.filter(|path| path.extension().is_some_and(|extension| extension == "rs"));
+    let rust: Vec<_> =
+        files.filter(|path| path.extension().is_some_and(|extension| extension == "rs")).collect();
+    if rust.is_empty() {
+        // Without files rustfmt would format the standard input.
+        return;
+    }
     // `--config skip_children` is unstable, and a new file has no children yet.
     let _ = Command::new("rustfmt")
         .args(["--edition", "2024"])
         .args(rust)
         .current_dir(folder)
+        .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .status();
@@ -172,7 +178,7 @@ pub fn relative(path: &Path, folder: &Path) -> String {
     path.strip_prefix(folder).unwrap_or(path).display().to_string()
 }
 
-/// Rust files in a folder and below it.
+/// Rust files in a folder and below it. Folders behind symbolic links are left out, because a link may lead back to a folder around it.
 #[must_use]
 pub fn rust_files(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
@@ -180,9 +186,9 @@ pub fn rust_files(folder: &Path) -> Vec<PathBuf> {
     while let Some(inner) = folders.pop() {
         for entry in fs::read_dir(&inner).into_iter().flatten().flatten() {
             let path = entry.path();
-            if path.is_dir() {
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                 folders.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
+            } else if path.extension().is_some_and(|extension| extension == "rs") && path.is_file() {
                 found.push(path);
             }
         }
@@ -227,5 +233,17 @@ mod tests {
         }
         let written = all(path, &changes[..4]).expect("all can be written");
         assert_eq!(written, ["src/deep/a.rs", "src/deep/b.rs", "mine/inner/c.rs"]);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_link_to_a_folder_around_it_repeats_no_file() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path();
+        fs::create_dir(path.join("src")).expect("a folder");
+        fs::write(path.join("src/a.rs"), "").expect("a file");
+        std::os::unix::fs::symlink(path, path.join("src/around")).expect("a link");
+        std::os::unix::fs::symlink(path.join("src/a.rs"), path.join("src/b.rs")).expect("a link");
+        assert_eq!(rust_files(path), [path.join("src/a.rs"), path.join("src/b.rs")]);
     }
 }
