@@ -133,23 +133,28 @@ pub(crate) async fn create(
         }
         metadata::text(&candidate, "name").clone_into(&mut last_name);
         if !generate {
-            let exists = exists(call, namespace, &last_name);
             // `generateName` changes the error even if the object has a name, so that no name was generated.
             let has_prefix = !metadata::text(&candidate, "generateName").is_empty();
-            return Err(if has_prefix { not_unique(call, &exists, &last_name) } else { exists });
+            return Err(match has_prefix {
+                true => not_unique(call, namespace, &last_name),
+                false => exists(call, namespace, &last_name, &served.resource.group),
+            });
         }
     }
     // The error names the last of the generated names.
-    Err(not_unique(call, &exists(call, namespace, &last_name), &last_name))
+    Err(not_unique(call, namespace, &last_name))
 }
 
 /// Builds the error of an object with `generateName` if its generated name is taken.
-fn not_unique(call: &Call, exists: &ApiError, name: &str) -> ApiError {
+fn not_unique(call: &Call, namespace: &str, name: &str) -> ApiError {
     let resource = &call.served.resource;
+    // kube-apiserver takes the group from Go's internal type, which an Event of `events.k8s.io` shares with one of the core group, like its
+    // table.
+    let group = &resource.storage.group;
+    let exists = exists(call, namespace, name, group);
     let why =
         format!("{}, the server was not able to generate a unique name for the object", exists.message());
-    let error = ApiError::new(409, "AlreadyExists", why);
-    error.with_details(name, &resource.group, &resource.plural).with_retry_after(1)
+    ApiError::new(409, "AlreadyExists", why).with_details(name, group, &resource.plural).with_retry_after(1)
 }
 
 /// Whether the object has a resourceVersion that the storage refuses. The storage checks it last, and ignores 0 and text that is not a number.
@@ -247,15 +252,16 @@ async fn commit(
     }
 }
 
-fn exists(call: &Call, namespace: &str, name: &str) -> ApiError {
+/// Builds the error of an object whose name is taken. Its message names `group`.
+fn exists(call: &Call, namespace: &str, name: &str, group: &str) -> ApiError {
     let resource = &call.served.resource;
-    let error = ApiError::already_exists(&resource.group, &resource.plural, name);
+    let error = ApiError::already_exists(group, &resource.plural, name);
     let key = Key::new(namespace, name);
     let old = call.cluster.read(|store| store.get(call.served.storage(), &key).cloned());
     match old {
         Some(old) if old.document.is_terminating() => {
             ApiError::new(409, "AlreadyExists", format!("object is being deleted: {}", error.message()))
-                .with_details(name, &resource.group, &resource.plural)
+                .with_details(name, group, &resource.plural)
         }
         _ => error,
     }
@@ -323,6 +329,27 @@ mod tests {
         );
         assert_eq!(error.message(), expected);
         testing::create(&server, MAPS, &nameless).unwrap();
+    }
+
+    /// Observed with kube-apiserver v1.36.3.
+    #[tokio::test]
+    async fn an_event_whose_generated_name_is_taken_belongs_to_the_core_group() {
+        const EVENTS: &str = "/apis/events.k8s.io/v1/namespaces/default/events";
+        let server = testing::server();
+        let event = |metadata: Value| {
+            json!({
+                "metadata": metadata, "action": "A", "eventTime": "2001-02-03T04:05:06.000001Z", "reason": "B", "type": "Normal",
+                "regarding": {"namespace": "default"}, "reportingController": "example.com/a", "reportingInstance": "a",
+            })
+        };
+        let message =
+            |metadata| testing::create(&server, EVENTS, &event(metadata)).unwrap_err().message().to_owned();
+        testing::create(&server, EVENTS, &event(json!({"name": "a"}))).unwrap();
+        assert_eq!(message(json!({"name": "a"})), "events.events.k8s.io \"a\" already exists");
+        assert_eq!(
+            message(json!({"name": "a", "generateName": "g-"})),
+            "events \"a\" already exists, the server was not able to generate a unique name for the object"
+        );
     }
 
     /// Observed with kube-apiserver v1.36.3.
