@@ -224,9 +224,6 @@ impl Attempt<'_> {
             time: last.as_ref().and_then(|last| last.time.clone()),
         };
         managers.put(self.id.clone(), owned);
-        let is_converted = last.as_ref().is_some_and(|last| {
-            last.api_version != self.writer.api_version && !self.are_alike(last, &managers)
-        });
         let mut new = self.without_unapplied(merged, last.as_ref(), &managers)?;
 
         let version = self.writer.api_version;
@@ -245,9 +242,9 @@ impl Attempt<'_> {
             }
         }
         managers.drop_empty();
-        // Objects and lists that lost their last entry are null now. A custom object keeps these nulls, unless it was converted between
-        // versions with different fields. Its readers see the metadata with the types of ObjectMeta, thus without nulls.
-        if !self.schemas.own.is_custom() || is_converted {
+        // Objects and lists that lost their last entry are null now. A custom object keeps these nulls, but readers see its metadata with the
+        // types of ObjectMeta, thus without nulls.
+        if !self.schemas.own.is_custom() {
             drop_emptied(&mut new, self.base);
         }
         Ok(ApplyOutcome::Applied(new, managers))

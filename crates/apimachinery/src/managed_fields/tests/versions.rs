@@ -10,7 +10,7 @@ use crate::status::ApiError;
 
 const NOW: &str = "2024-01-01T00:00:00Z";
 
-/// `spec.size` and `spec.name` of v1 are `spec.amount` and `spec.name` in v2.
+/// `spec.size` of v1 is `spec.amount` in v2. Both versions have `spec.name` and the set `spec.tags`.
 struct Renamed {
     v1: Arc<Schema>,
     v2: Arc<Schema>,
@@ -22,6 +22,7 @@ impl Renamed {
             Schema::of_crd(
                 &json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {
                     field: {"type": "integer"}, "name": {"type": "string"},
+                    "tags": {"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}},
                 }}}}),
             )
         };
@@ -190,4 +191,19 @@ fn fields_applied_in_another_version_are_removed_unless_another_manager_owns_the
     assert_eq!(owners(&kept), [r#"one v2 {"f:name":{}}"#, r#"other v1 {"f:size":{}}"#]);
     let gone = kind.apply("v1", "other", Some(&kept), &json!({}), OnConflict::Refuse).unwrap();
     assert_eq!(gone["spec"], json!({"name": "y"}));
+}
+
+/// Checked against kube-apiserver v1.36.3, whose validation refuses the null then.
+#[test]
+fn a_list_that_loses_its_last_element_in_another_version_becomes_null() {
+    let kind = Renamed::new();
+    let mut created = json!({
+        "apiVersion": "example.com/v2", "kind": "Thing", "metadata": {"name": "a"}, "spec": {"tags": []},
+    });
+    let writer = Writer { manager: "creator", subresource: "", api_version: "example.com/v2", now: NOW };
+    track_update_across(kind.schemas("v2"), None, &mut created, &writer, &[]).unwrap();
+    let tagged = kind.apply("v1", "two", Some(&created), &json!({"tags": ["x"]}), OnConflict::Force).unwrap();
+    assert_eq!(tagged["spec"], json!({"tags": ["x"]}));
+    let empty = kind.apply("v2", "two", Some(&tagged), &json!({}), OnConflict::Refuse).unwrap();
+    assert_eq!(empty["spec"], json!({"tags": null}));
 }

@@ -96,7 +96,8 @@ impl WebhookTransport for Hook {
 fn convert(object: &mut Value, desired: &str) {
     let (from, to) = if desired == "example.com/v2" { ("size", "amount") } else { ("amount", "size") };
     object["apiVersion"] = json!(desired);
-    if let Some(spec) = object["spec"].as_object_mut()
+    // An index would add an absent spec as null, which the schema refuses.
+    if let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut)
         && let Some(value) = spec.remove(from)
     {
         spec.insert(to.to_owned(), value);
