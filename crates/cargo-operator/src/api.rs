@@ -25,7 +25,7 @@ pub struct Api {
     /// Version of the kind
     #[arg(long = "version", value_name = "VERSION", default_value = "v1")]
     version: String,
-    /// Objects of the kind belong to the cluster, not to namespaces
+    /// Make the kind cluster-scoped: its objects are in no namespace
     #[arg(long)]
     cluster_scoped: bool,
     #[command(flatten)]
@@ -73,7 +73,9 @@ pub fn run(arguments: &Api, here: &Path, shell: &Shell) -> Result<(), Failure> {
         Some(line) => shell.status("Edited", format_args!("{shown}:{line} ({calls})")),
         None => {
             shell.status("Edited", format_args!("{shown} (the module and its use)"));
-            shell.warn(format_args!("{shown} has no single Operator::new(…): add {calls} to yours"));
+            shell.warn(format_args!(
+                "{shown} does not contain exactly one Operator::new(…): add {calls} to that of your operator"
+            ));
         }
     }
     shell.note("Next", format_args!("cargo test   # now also tests {}", kind.kinds()));
@@ -85,10 +87,10 @@ pub fn run(arguments: &Api, here: &Path, shell: &Shell) -> Result<(), Failure> {
 pub(crate) fn library(project: &Project) -> Result<&CrateRoot, Failure> {
     project.library.as_ref().ok_or_else(|| {
         Failure::new(format!(
-            "package {} has no library, in which kinds and controllers would be",
+            "package {} has no library, and kinds and controllers are added to a library",
             project.package
         ))
-        .hint("move them and the function that returns the Operator to src/lib.rs")
+        .hint("move the kinds, the controllers and the function that returns the Operator to src/lib.rs")
     })
 }
 
@@ -98,8 +100,8 @@ pub(crate) fn read_rust(path: &Path) -> Result<RustFile, Failure> {
     let text =
         fs::read_to_string(path).map_err(|error| Failure::new(format!("cannot read {shown}: {error}")))?;
     RustFile::parse(text).map_err(|reason| {
-        Failure::new(format!("{shown} is not Rust: {reason}"))
-            .hint("cargo check shows the problem; repair it, and run this again")
+        Failure::new(format!("{shown} is not valid Rust: {reason}"))
+            .hint("cargo check shows the problem: correct it, then run this command again")
     })
 }
 

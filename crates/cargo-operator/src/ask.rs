@@ -85,5 +85,5 @@ pub fn run(
         Some(3) => FailureCode::Difference,
         _ => FailureCode::Failed,
     };
-    Err(Failure { code, ..Failure::new(format!("{} {command} did not succeed ({status})", project.bin)) })
+    Err(Failure { code, ..Failure::new(format!("{} {command} failed ({status})", project.bin)) })
 }

@@ -25,10 +25,10 @@ pub(crate) fn take(words: &mut [OsString], folder: &Path) -> Result<Option<Strin
         let errors = String::from_utf8_lossy(&files.stderr);
         let reason = match errors.trim().lines().next() {
             Some(line) => line.trim_start_matches("fatal: ").to_owned(),
-            None => format!("the revision has no CustomResourceDefinition in {out}"),
+            None => format!("the folder {out} of that revision contains no CustomResourceDefinition"),
         };
         return Err(Failure::usage(format!(
-            "--baseline {name} is neither a file nor a revision of git: {reason}"
+            "--baseline {name} is neither a file nor a git revision with manifests: {reason}"
         ))
         .hint("name a file, or a tag or commit with the manifests of the last release"));
     }
@@ -104,8 +104,11 @@ mod tests {
             assert_eq!((take(&mut same, path), same), (Ok(None), words(given)), "{given}");
         }
         for (given, reason) in [
-            ("--baseline v2", "--baseline v2 is neither a file nor a revision of git: "),
-            ("--baseline v1 --out other", "the revision has no CustomResourceDefinition in other"),
+            ("--baseline v2", "--baseline v2 is neither a file nor a git revision with manifests: "),
+            (
+                "--baseline v1 --out other",
+                "the folder other of that revision contains no CustomResourceDefinition",
+            ),
         ] {
             let failure = take(&mut words(given), path).expect_err("no baseline");
             assert!(failure.message.contains(reason), "{}", failure.message);

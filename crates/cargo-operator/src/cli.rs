@@ -133,7 +133,9 @@ fn run(command: &Command, flags: &[OsString], shell: &Shell) -> Result<(), Failu
         | Command::Completions { .. }
             if !flags.is_empty() =>
         {
-            Err(Failure::usage("this command passes no flags on: leave out `--` and the arguments after it"))
+            Err(Failure::usage(
+                "this command takes no flags for the operator: leave out `--` and the arguments after it",
+            ))
         }
         Command::New(arguments) => new::run(arguments, &here, shell),
         Command::Api(arguments) => api::run(arguments, &here, shell),

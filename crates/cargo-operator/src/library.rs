@@ -46,10 +46,10 @@ impl Library {
             return Ok(Self::Checkout { root: root.to_owned() });
         }
         Err(Failure::new(format!(
-            "controller-runtime is not in {} any more, where this program was built",
+            "the checkout of controller-runtime in {}, from which cargo-operator was built, no longer exists",
             root.display()
         ))
-        .hint("install this program again: cargo install --path crates/cargo-operator, in a checkout"))
+        .hint("install cargo-operator again: run cargo install --path crates/cargo-operator in a checkout"))
     }
 
     /// Whether a folder holds the packages.
@@ -71,8 +71,7 @@ mod tests {
         let version = env!("CARGO_PKG_VERSION").to_owned();
         assert_eq!(Library::of_sources(Path::new(published)), Ok(Library::Registry { version }));
         let gone = Library::of_sources(Path::new("/gone/controller-runtime/crates/cargo-operator"));
-        let message =
-            "controller-runtime is not in /gone/controller-runtime any more, where this program was built";
+        let message = "the checkout of controller-runtime in /gone/controller-runtime, from which cargo-operator was built, no longer exists";
         assert_eq!(gone.map_err(|failure| failure.message), Err(message.to_owned()));
     }
 }

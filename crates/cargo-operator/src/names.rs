@@ -56,18 +56,18 @@ impl OperatorName {
         }
         if name.len() > MAX_NAME {
             return bad(&format!(
-                "it has {} characters, and Services and pods of it leave room for {MAX_NAME}",
+                "it has {} characters: the names of its Services and pods leave room for {MAX_NAME}",
                 name.len()
             ));
         }
         if KEYWORDS.contains(&name) {
-            return bad(&format!("it is a keyword of Rust; {name}-operator would do"));
+            return bad(&format!("it is a keyword of Rust: use {name}-operator, for example"));
         }
         let reserved =
             ["alloc", "build", "core", "deps", "dev", "examples", "incremental", "proc-macro", "std", "test"];
         if reserved.contains(&name) || taken.into_iter().any(|taken| taken == name) {
             return bad(&format!(
-                "cargo, or a package that the operator uses, has this name; {name}-operator would do"
+                "cargo or a package that the operator uses has this name: use {name}-operator, for example"
             ));
         }
         Ok(Self::of_package(name, &name.replace('-', "_")))
@@ -146,7 +146,7 @@ impl KindName {
             return bad("the plural name of its resource has more than 63 characters");
         }
         if KEYWORDS.contains(&kind) || KEYWORDS.contains(&&*module) {
-            return bad(&format!("{module} is a keyword of Rust, and the kind's module would be named so"));
+            return bad(&format!("its module would be named {module}, which is a keyword of Rust"));
         }
         let types =
             [kind.to_owned(), format!("{kind}Spec"), format!("{kind}Status"), format!("{kind}Reconciler")];
@@ -223,11 +223,11 @@ pub(crate) fn module_of(kind: &str) -> Result<String, BadName> {
     let bad = |reason: &str| Err(BadName(format!("{kind:?} cannot be imported: {reason}")));
     if !kind.starts_with(|c: char| c.is_ascii_uppercase()) || !kind.chars().all(|c| c.is_ascii_alphanumeric())
     {
-        return bad("it is no name of a type in Rust");
+        return bad("it is not a name of a Rust type");
     }
     let module = snake(kind);
     if is_keyword(&module) {
-        return bad(&format!("{module} is a keyword of Rust, and the kind's module would be named so"));
+        return bad(&format!("its module would be named {module}, which is a keyword of Rust"));
     }
     Ok(module)
 }

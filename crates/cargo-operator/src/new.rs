@@ -31,7 +31,7 @@ pub struct New {
     /// Version of the kind
     #[arg(long = "version", value_name = "VERSION", default_value = "v1")]
     version: String,
-    /// Objects of the kind belong to the cluster, not to namespaces
+    /// Make the kind cluster-scoped: its objects are in no namespace
     #[arg(long)]
     cluster_scoped: bool,
     /// Leave out the workflow of GitHub Actions
@@ -86,7 +86,7 @@ pub fn run(arguments: &New, parent: &Path, shell: &Shell) -> Result<(), Failure>
     }
     if let Some(EnclosingWorkspace { manifest, is_named: false }) = workspace {
         let workspace = manifest.display();
-        shell.note("Note", format_args!("{workspace} is a workspace: name {} in its members", name.as_str()));
+        shell.note("Note", format_args!("{workspace} is a workspace: add {} to its members", name.as_str()));
     }
     shell.note(
         "Next",
@@ -106,7 +106,7 @@ fn checkout(path: &Path) -> Result<Library, Failure> {
         return Ok(Library::Checkout { root });
     }
     Err(Failure::usage(format!(
-        "{} is not a checkout of controller-runtime: crates/controller-runtime/Cargo.toml is not there",
+        "{} is not a checkout of controller-runtime: crates/controller-runtime/Cargo.toml is missing",
         path.display()
     )))
 }

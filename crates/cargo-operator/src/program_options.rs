@@ -34,7 +34,8 @@ pub(crate) fn check(command: &str, options: &[OsString]) -> Result<(), Failure> 
             // The text after it is the usage of this command alone, without the options of cargo.
             let text = text.split("\nUsage:").next().unwrap_or_default().trim_start_matches("error: ");
             let lines: Vec<_> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-            Err(Failure::usage(lines.join(" ")).hint(format!("its options are {}", names.join(", "))))
+            Err(Failure::usage(lines.join(" "))
+                .hint(format!("the command has the options {}", names.join(", "))))
         }
     }
 }

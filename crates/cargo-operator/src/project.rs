@@ -52,7 +52,7 @@ pub struct Selection {
     /// Build without network
     #[arg(long, help_heading = "Package and build")]
     offline: bool,
-    /// Like --locked and --offline together
+    /// Same as --locked and --offline together
     #[arg(long, help_heading = "Package and build")]
     frozen: bool,
 }
@@ -92,7 +92,7 @@ impl Project {
             return Ok(());
         }
         Err(Failure::usage(format!(
-            "package {} has no program {DEV}, which holds the API server of the session",
+            "package {} has no program {DEV}, which runs the API server of the session",
             self.package
         ))
         .hint(

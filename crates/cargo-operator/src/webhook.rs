@@ -80,7 +80,7 @@ impl<'p> KindFiles<'p> {
         let module = folder.join(format!("{}.rs", kind.module));
         if !module.is_file() {
             return Err(Failure::usage(format!(
-                "there is no kind {}: no file {}",
+                "there is no kind {}: the file {} does not exist",
                 kind.kind,
                 module.display()
             ))
@@ -110,7 +110,7 @@ impl<'p> KindFiles<'p> {
             let (kind, controller) = (&self.kind.kind, self.shown(&self.controller.0));
             let sorts = [("Defaulter", ".defaulted()"), ("Validator", ".validated()")];
             let steps = sorts.map(|(sort, call)| {
-                format!("a {sort} belongs in {file} and {call} after .for_kind::<{kind}>() in {controller}")
+                format!("for a {sort}, implement it in {file} and add {call} after .for_kind::<{kind}>() in {controller}")
             });
             return Err(Failure::new(format!("{kind} has webhooks already")).hint(steps.join("; ")));
         }
@@ -131,7 +131,7 @@ impl<'p> KindFiles<'p> {
         let line = controller.extend_for_kind(kind, calls).ok_or_else(|| {
             let shown = path.display();
             Failure::new(format!(
-                "{shown} has no single .for_kind::<{kind}>(), at which webhooks would be added"
+                "{shown} does not contain exactly one .for_kind::<{kind}>(), the call to which webhooks are added"
             ))
         })?;
         let calls: String = calls.iter().map(|call| format!(".{call}")).collect();
@@ -156,7 +156,7 @@ impl<'p> KindFiles<'p> {
             let what = format!(
                 "{shown} has no struct with #[kube(kind = {kind:?}, version = \"…\")] and named fields"
             );
-            return Err(Failure::new(what).hint("the version before is made of that struct"));
+            return Err(Failure::new(what).hint("cargo operator copies that struct for the previous version"));
         };
         let old = before.version.clone();
         if old == version {
@@ -187,7 +187,7 @@ impl<'p> KindFiles<'p> {
         match line {
             Some(line) => self.edited.push(format!("{shown}:{line} (.{call})")),
             None => shell.warn(format_args!(
-                "{shown} has no single .crd::<{}>(): give your Operator .{call} instead of the definition of {}",
+                "{shown} does not contain exactly one .crd::<{}>(): call .{call} of your Operator instead of the definition of {}",
                 self.kind.kind, before.version
             )),
         }

@@ -40,7 +40,10 @@ impl FileChange {
 pub fn all(folder: &Path, changes: &[FileChange]) -> Result<Vec<String>, Failure> {
     let new = || changes.iter().filter(|change| change.is_new);
     if let Some(existing) = new().find(|change| folder.join(&change.path).exists()) {
-        return Err(Failure::new(format!("{} exists, so nothing was changed", existing.path)));
+        return Err(Failure::new(format!(
+            "{} exists already, so nothing was changed: move the file, or choose another name",
+            existing.path
+        )));
     }
     let mut undo: Vec<Undo> = Vec::new();
     for change in changes {

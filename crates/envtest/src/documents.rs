@@ -48,7 +48,7 @@ fn describe(error: &serde_saphyr::Error) -> String {
             format!("{key} is given a second time: remove it, or write --- on a line before another object")
         }
         (serde_saphyr::Error::DuplicateMappingKey { key: Some(key), .. }, _) => {
-            format!("{key} is given a second time: remove one of both")
+            format!("{key} is given a second time: remove one of the two")
         }
         _ => serde_saphyr::UserMessageFormatter.format_message(error).into_owned(),
     };
@@ -75,7 +75,7 @@ mod tests {
                 format!("{object}{object}"),
                 "line 5: apiVersion is given a second time: remove it, or write --- on a line before another object",
             ),
-            (format!("{object}  name: b\n"), "line 5: name is given a second time: remove one of both"),
+            (format!("{object}  name: b\n"), "line 5: name is given a second time: remove one of the two"),
             (format!("{object}data: *missing\n"), "line 5: "),
             (format!("{object}data: [a\n"), "line "),
         ] {

@@ -123,7 +123,7 @@ impl Development {
         );
         self.start(program)?;
         if matches!(self.target, Target::Cluster(_)) {
-            let started = format_args!("{}; changes of objects have no lines with --on", self.project.bin);
+            let started = format_args!("{}; with --on, changes of objects are not printed", self.project.bin);
             self.shell.status("Started", started);
         }
         if let Some(page) = self.target.publish().await? {
@@ -214,7 +214,7 @@ async fn start_server(
     let here = std::env::current_dir();
     let kubeconfig = write::relative(&started.kubeconfig, here.as_deref().unwrap_or(folder));
     let before = counted(&started.objects);
-    let kept = if before.is_empty() { String::new() } else { format!(", {before} from before") };
+    let kept = if before.is_empty() { String::new() } else { format!(", {before} of the previous session") };
     shell.status("API server", format_args!("{}{kept}", started.url));
     shell.note("Kubeconfig", format_args!("export KUBECONFIG={kubeconfig}"));
     Ok(rendered)

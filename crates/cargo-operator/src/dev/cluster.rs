@@ -73,7 +73,7 @@ impl ChosenCluster {
         }
         let kubeconfig = folder.join("cluster.kubeconfig");
         write::secret(&kubeconfig, &config)?;
-        shell.status("Cluster", format_args!("{server} (context {context}), with your own rights"));
+        shell.status("Cluster", format_args!("{server} (context {context}); the operator has your rights"));
         Ok(Cluster { context, kubeconfig, shell })
     }
 }
@@ -139,7 +139,7 @@ fn confirm(context: &str, server: &str) -> Result<(), Failure> {
     let refused = |reason: &str| {
         Failure::usage(format!("context {context} ({server}) is not known to be for development{reason}"))
             .hint(format!(
-                "dev.contexts = [{context:?}] below [package.metadata.operator] in Cargo.toml allows it"
+                "dev.contexts = [{context:?}] below [package.metadata.operator] in Cargo.toml allows this context"
             ))
     };
     if !io::stdin().is_terminal() {
@@ -150,7 +150,7 @@ fn confirm(context: &str, server: &str) -> Result<(), Failure> {
     let mut typed = String::new();
     match io::stdin().lock().read_line(&mut typed) {
         Ok(_) if typed.trim() == context => Ok(()),
-        _ => Err(refused(", and its name was not typed")),
+        _ => Err(refused("; the typed name does not match")),
     }
 }
 

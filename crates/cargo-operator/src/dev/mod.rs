@@ -154,8 +154,9 @@ impl Development {
                 Event::Operator(OperatorEvent::Ended(status)) => {
                     self.operator = None;
                     self.sample_state.operator_ended();
-                    self.shell
-                        .warn(format_args!("the operator ended ({status}); it starts after the next change"));
+                    self.shell.warn(format_args!(
+                        "the operator ended ({status}); it is started again after the next change"
+                    ));
                 }
                 Event::Reconciled(Some(runs)) => self.shell.status("Reconciled", runs),
                 Event::Reconciled(None) => {}
@@ -218,7 +219,7 @@ impl Development {
         };
         self.shell.fail(&failure);
         if self.operator.is_some() {
-            self.shell.note("Note", "the operator goes on as it was built before");
+            self.shell.note("Note", "the operator of the previous build keeps running");
         }
         if !compiles && let Err(failure) = self.sources.follow_failed_build() {
             self.shell.fail(&failure);
@@ -248,13 +249,13 @@ impl Development {
             Key::Explain | Key::Open if !self.target.has_explanations() => {
                 self.shell.note(
                     "Explain",
-                    "on a cluster, deploy the operator and run cargo operator explain --context",
+                    "not available with --on: deploy the operator, then run cargo operator explain --context",
                 );
             }
             Key::Explain => self.report(Self::explain).await,
             Key::Open => self.report(Self::open).await,
             Key::Samples if self.samples.is_none() => {
-                self.shell.note("Samples", "on a cluster they are applied only with --samples");
+                self.shell.note("Samples", "with --on, samples are applied only if --samples names them");
             }
             Key::Samples => self.apply_samples(Choice::All).await,
             Key::Help | Key::Quit => self.shell.note("Keys", self.keys_help()),
@@ -270,7 +271,7 @@ impl Development {
         let place = Place::of_session(&self.project.folder.join("target/operator"))?;
         match explain::last_failure(&place).await? {
             Some(text) => self.shell.text(text.trim_end()),
-            None => self.shell.note("Explain", "no request fails"),
+            None => self.shell.note("Explain", "no request is failing"),
         }
         Ok(())
     }

@@ -62,7 +62,7 @@ fn objects(answer: &str) -> Result<Vec<Value>, String> {
     if answer["schema"] != SCHEMA {
         let (schema, library) = (&answer["schema"], &answer["library"]);
         return Err(format!(
-            "schema {schema} of controller-runtime {library}, and this is cargo-operator {}, which reads {SCHEMA}",
+            "schema {schema} of controller-runtime {library}, but cargo-operator {} reads schema {SCHEMA}",
             env!("CARGO_PKG_VERSION")
         ));
     }
@@ -98,7 +98,7 @@ mod tests {
             ("Ok(\"/no-cluster\")", "expected value at line 1 column 1; its main has to return operator()"),
             (
                 r#"{"schema":"operator/v9","library":"9.0.0","objects":[]}"#,
-                "schema \"operator/v9\" of controller-runtime \"9.0.0\", and this is cargo-operator ",
+                "schema \"operator/v9\" of controller-runtime \"9.0.0\", but cargo-operator ",
             ),
             (r#"{"schema":"operator/v1"}"#, "it has no objects"),
             (r#"{"schema":"operator/v1","objects":{}}"#, "it has no objects"),

@@ -40,7 +40,7 @@ const END: Duration = Duration::from_secs(5);
 
 /// Hint for a port that is in use.
 pub(super) const PORT_IN_USE: &str =
-    "another program uses the port: choose one with --port, or leave that out";
+    "another program uses the port: choose another one with --port, or leave out --port for a free one";
 
 /// A running session. Its process ends when this is dropped, because that closes its input.
 #[derive(Debug)]
@@ -77,7 +77,10 @@ impl Session {
             .spawn()
             .map_err(|error| Failure::new(format!("cannot run {}: {error}", copy.display())))?;
         let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
-            return Err(Failure::new(format!("{} has no input and output", copy.display())));
+            return Err(Failure::new(format!(
+                "{} was started without standard input and output",
+                copy.display()
+            )));
         };
         let (reply, replies) = mpsc::channel(1);
         let (line, lines) = mpsc::channel(WAITING_LINES);
@@ -105,14 +108,14 @@ impl Session {
     /// Waits for the first message, and checks its schema.
     async fn greet(&mut self, within: Duration) -> Result<(), Failure> {
         let other = |reason: &str| {
-            Failure::new(format!("the program dev of this project holds no session: {reason}")).hint(
+            Failure::new(format!("the program dev of this project did not start a session: {reason}")).hint(
                 "its main has to return kube_envtest::dev::run(…).await, as in a new project; \
-                 if its kube-envtest is older than this program: cargo operator upgrade",
+                 if its kube-envtest is older than this program, run cargo operator upgrade",
             )
         };
         match timeout(within, self.replies.recv()).await {
             Ok(Some(Message::Hello { schema, library })) => check_schema(&schema, &library),
-            Ok(Some(_)) => Err(other("its first message is no greeting")),
+            Ok(Some(_)) => Err(other("its first message is not a greeting")),
             Ok(None) => {
                 let status = self.child.wait().await;
                 let status = status.map_or_else(|error| error.to_string(), |status| status.to_string());
@@ -266,10 +269,10 @@ fn check_schema(schema: &str, library: &str) -> Result<(), Failure> {
     }
     let version = env!("CARGO_PKG_VERSION");
     Err(Failure::new(format!(
-        "the program dev has sessions of schema {schema} of kube-envtest {library}, and this is cargo-operator {version}, which \
-         reads {SCHEMA}"
+        "the program dev uses session schema {schema} of kube-envtest {library}, but cargo-operator {version} reads schema \
+         {SCHEMA}"
     ))
-    .hint("cargo operator upgrade sets the libraries to the versions of this program; or install that of the library"))
+    .hint("cargo operator upgrade sets the libraries to the versions of this program; or install the cargo-operator of that version"))
 }
 
 /// Converts an error of the session to a failure with a hint that says how to continue.
@@ -279,7 +282,7 @@ fn refused(kind: &str, message: String) -> Failure {
         "listen" => failure.hint(PORT_IN_USE),
         "inUse" => in_use(),
         "dataFile" => {
-            failure.hint("begin with an empty server: --reset deletes the objects of the previous session")
+            failure.hint("start with an empty server: --reset deletes the objects of the previous session")
         }
         _ => failure,
     }
@@ -305,14 +308,14 @@ mod tests {
     #[tokio::test]
     async fn programs_without_a_session_are_named() {
         for (script, reason) in [
-            ("exit 3", "the program dev of this project holds no session: it ended (exit status: 3)"),
+            ("exit 3", "the program dev of this project did not start a session: it ended (exit status: 3)"),
             (
                 r#"echo '{"answer":{}}'; read line"#,
-                "the program dev of this project holds no session: its first message is no greeting",
+                "the program dev of this project did not start a session: its first message is not a greeting",
             ),
             (
                 r#"echo '{"hello":{"schema":"operator-session/v9","library":"9.0.0"}}'; read line"#,
-                "the program dev has sessions of schema operator-session/v9 of kube-envtest 9.0.0, and this is cargo-operator ",
+                "the program dev uses session schema operator-session/v9 of kube-envtest 9.0.0, but cargo-operator ",
             ),
         ] {
             let failure = begin(script).await.expect_err(script);
@@ -391,10 +394,10 @@ mod tests {
         let mut session = begin(&format!("{HELLO_LINE}\n{FLAGS}\n{replies}")).await.expect("a session");
         for (message, hint) in [
             (
-                "another session of this project runs, which began with cargo operator dev or cargo run",
+                "another session of this project is running: it was started with cargo operator dev or cargo run",
                 Some("end it first"),
             ),
-            ("damaged", Some("begin with an empty server: --reset")),
+            ("damaged", Some("start with an empty server: --reset")),
             ("taken", Some("another program uses the port")),
             ("else", None),
             ("the API server of the session answered in an unknown form: missing field `applied`", None),

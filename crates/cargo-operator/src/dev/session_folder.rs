@@ -23,8 +23,10 @@ pub(super) fn check_folder(folder: &Path) -> Result<(), Failure> {
 
 /// The failure if another session of the project runs: that of `cargo operator dev`, or of the program `dev` alone.
 pub(super) fn in_use() -> Failure {
-    Failure::new("another session of this project runs, which began with cargo operator dev or cargo run")
-        .hint("end it first, with Ctrl-C in its terminal")
+    Failure::new(
+        "another session of this project is running: it was started with cargo operator dev or cargo run",
+    )
+    .hint("end it first, with Ctrl-C in its terminal")
 }
 
 /// Copies a program, and returns the path of the copy. A process that runs an earlier copy keeps its own.

@@ -162,7 +162,7 @@ fn wanted(words: &[String], namespace: &str) -> Result<Option<Wanted>, Failure> 
     let (namespace, name) = name.split_once('/').unwrap_or((namespace, name));
     if [kind, namespace, name].iter().any(|word| word.is_empty()) || name.contains('/') {
         let given = words.join(" ");
-        return Err(Failure::usage(format!("{given} names no object")).hint(
+        return Err(Failure::usage(format!("{given} does not name an object")).hint(
             "give kind and name, such as guestbook wedding, guestbook/wedding or guestbook shop/wedding",
         ));
     }
@@ -300,7 +300,7 @@ mod tests {
         assert_eq!(found("guestbook/shop/wedding"), name("guestbook shop wedding"));
         for wrong in ["guestbook", "guestbook/", "/wedding", "a b/", "a b/c/d"] {
             let refused = found(wrong).expect_err("no object");
-            assert_eq!(refused.message, format!("{wrong} names no object"));
+            assert_eq!(refused.message, format!("{wrong} does not name an object"));
         }
         assert_eq!(wanted(&[], "default"), Ok(None));
     }

@@ -103,8 +103,8 @@ impl Place {
             (_, Some(account)) => kubectl::token(context, account, shell).await?,
             (Some(token), None) => token,
             (None, None) => {
-                return Err(Failure::usage("the operator admits clients with a bearer token, and none was given").hint(
-                    format!("--account NAMESPACE/NAME names a service account that may read /explain/*; or set ${TOKEN}"),
+                return Err(Failure::usage("the operator requires a bearer token, and none was given").hint(
+                    format!("name a service account that may read /explain/* with --account NAMESPACE/NAME, or set ${TOKEN}"),
                 ));
             }
         };
@@ -140,7 +140,9 @@ impl Place {
         let is_loopback =
             host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback());
         if uri.scheme_str() == Some("http") && token.is_some() && !is_loopback {
-            return Err(unusable("a token is sent by https only, except to this host"));
+            return Err(unusable(
+                "a bearer token is sent over http only to loopback addresses: use https://",
+            ));
         }
         Ok(Self {
             address: address.trim_end_matches('/').to_owned(),
@@ -170,7 +172,7 @@ impl Place {
             .map_err(|error| Failure::new(format!("{shown} is not the file of a session: {error}")))?;
         if file.schema != SCHEMA {
             return Err(Failure::new(format!(
-                "{shown} has schema {} of kube-envtest {}, and this is cargo-operator {}, which reads {SCHEMA}",
+                "{shown} has schema {} of kube-envtest {}, but cargo-operator {} reads schema {SCHEMA}",
                 file.schema,
                 file.library,
                 env!("CARGO_PKG_VERSION")
@@ -241,7 +243,7 @@ fn token_of(file: &Path) -> Result<String, Failure> {
     let text = text.map_err(|error| Failure::new(format!("cannot read {}: {error}", file.display())))?;
     let token = text.trim();
     if token.is_empty() {
-        return Err(Failure::new(format!("{} is empty, and should hold a bearer token", file.display())));
+        return Err(Failure::new(format!("{} is empty: write a bearer token to it", file.display())));
     }
     Ok(token.to_owned())
 }
@@ -271,7 +273,7 @@ mod tests {
             ("127.0.0.1:8443", "it begins with neither http:// nor https://"),
             ("ftp://host", "it begins with neither http:// nor https://"),
             ("https://host/path", "it has a path"),
-            ("http://host:8080", "a token is sent by https only, except to this host"),
+            ("http://host:8080", "a bearer token is sent over http only to loopback addresses: use https://"),
         ] {
             let expected = format!("{address} is not the address of an operator: {reason}");
             assert_eq!(at(address, Some("t")), Err(expected));

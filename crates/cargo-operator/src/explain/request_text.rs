@@ -44,7 +44,11 @@ pub(super) fn write_request(f: &mut fmt::Formatter<'_>, request: &Request) -> fm
         row(f, "", format_args!("and {} before", plural((runs.len() - RUNS) as u64, "run")))?;
     }
     if runs.is_empty() {
-        row(f, "run", "none that is remembered: the operator keeps the last runs of 1024 requests")?;
+        row(
+            f,
+            "run",
+            "none recorded: for each controller, the operator keeps the runs of the 1024 requests that ran last",
+        )?;
     }
     row(f, "next", next(state, last))
 }
@@ -53,9 +57,9 @@ fn state_of(state: &RequestState, attempt: u32) -> String {
     match state {
         RequestState::Idle => "waits for an event".to_owned(),
         RequestState::Queued { since: Some(since), .. } => {
-            format!("has been in line for a worker since {}", clock(since))
+            format!("has been queued for a worker since {}", clock(since))
         }
-        RequestState::Queued { since: None, .. } => "is in line for a worker".to_owned(),
+        RequestState::Queued { since: None, .. } => "is queued for a worker".to_owned(),
         RequestState::Waiting { until, left, rule } => {
             let rule = match &**rule {
                 "rateLimiter" if attempt > 0 => {
@@ -63,14 +67,16 @@ fn state_of(state: &RequestState, attempt: u32) -> String {
                 }
                 "rateLimiter" => "the rate limiter set the delay".to_owned(),
                 "delay" => "a reconcile or handler asked for the delay".to_owned(),
-                "backOffEvents" => "an event has cut its back-off short already".to_owned(),
+                "backOffEvents" => "an event has already shortened its back-off".to_owned(),
                 "debounce" => "it waits until events pause".to_owned(),
                 other => other.to_owned(),
             };
             format!("waits {} more, until {}: {rule}", span(*left), clock(until))
         }
         RequestState::Running { again: false } => "is being reconciled".to_owned(),
-        RequestState::Running { again: true } => "is being reconciled, and will be once more".to_owned(),
+        RequestState::Running { again: true } => {
+            "is being reconciled, and will be reconciled again".to_owned()
+        }
         RequestState::Unknown(other) => {
             format!("is in a state that this version of cargo-operator does not know: {other}")
         }
@@ -81,7 +87,7 @@ fn state_of(state: &RequestState, attempt: u32) -> String {
 fn next(state: &RequestState, last: Option<&Run>) -> &'static str {
     match (state, last.map(|run| &run.result)) {
         (RequestState::Idle, Some(Outcome::FailedForGood(_))) => {
-            "the error is final: the next event starts a run, no retry does"
+            "the error is terminal, so there is no retry: the next event starts a run"
         }
         (RequestState::Idle, _) => {
             "an event of the object, or of an object that it owns or watches, starts a run"
@@ -90,7 +96,7 @@ fn next(state: &RequestState, last: Option<&Run>) -> &'static str {
             "a free worker takes it; if it waits for long, see the findings about workers"
         }
         (RequestState::Waiting { rule, .. }, _) if rule == "rateLimiter" => {
-            "repair the error; a change of its spec, or its deletion, starts a run at once"
+            "repair the cause of the error; a change of the object's spec, or its deletion, starts a run at once"
         }
         (RequestState::Waiting { .. }, _) => "an event of the object starts a run sooner",
         (RequestState::Running { .. }, _) => "the run ends, or is stopped at its timeout",
@@ -163,10 +169,10 @@ impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Done => f.write_str("done"),
-            Self::Requeued => f.write_str("asked to run again"),
-            Self::RequeuedAfter(delay) => write!(f, "asked to run again after {}", span(*delay)),
+            Self::Requeued => f.write_str("requeued"),
+            Self::RequeuedAfter(delay) => write!(f, "requeued after {}", span(*delay)),
             Self::Failed(_) => f.write_str("failed"),
-            Self::FailedForGood(_) => f.write_str("failed for good"),
+            Self::FailedForGood(_) => f.write_str("failed with a terminal error"),
             Self::Panicked(_) => f.write_str("panicked"),
             Self::TimedOut => f.write_str("stopped at its timeout"),
             Self::Unknown(other) => write!(f, "{other}"),

@@ -50,7 +50,9 @@ pub(crate) fn run(arguments: &Retry, here: &Path, shell: &Shell) -> Result<(), F
             shell.status("Retried", format_args!("{} (controller {})", request.request, request.controller));
         }
         if let Some(lease) = found.standing_by() {
-            shell.warn(format_args!("another replica holds lease {lease} and reconciles: ask that one"));
+            shell.warn(format_args!(
+                "another replica holds lease {lease} and reconciles: send the retry to that replica"
+            ));
         }
         Ok(())
     })

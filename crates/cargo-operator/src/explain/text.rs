@@ -38,7 +38,7 @@ impl fmt::Display for Asked {
         let Self { object, namespace, resource } = self;
         write!(
             f,
-            "{object}: the operator sees no such object among {resource}, in namespace {namespace} or without a namespace"
+            "{object}: the operator found no such object among {resource}, neither in namespace {namespace} nor without a namespace"
         )
     }
 }
@@ -122,9 +122,9 @@ impl Answer {
             other => format!("is not ready: its state is {other}"),
         };
         match &leader.lease {
-            Some(lease) if leader.leads => format!("{state} and leads by lease {lease}"),
+            Some(lease) if leader.leads => format!("{state} and leads with lease {lease}"),
             Some(lease) => {
-                format!("{state} and stands by: another replica holds lease {lease} and reconciles")
+                format!("{state} and is on standby: another replica holds lease {lease} and reconciles")
             }
             None => state,
         }
@@ -300,7 +300,7 @@ mod tests {
                 "  run      2026-01-01 12:05:59 UTC  12 ms  attempt 17  a retry  failed  wrote patch status of guestbooks.example.com shop/web",
                 "  run      2026-01-01 12:05:59 UTC  12 ms  attempt 17  a retry  failed  wrote patch status of guestbooks.example.com shop/web",
                 "  run      2026-01-01 12:05:59 UTC  12 ms  attempt 17  a retry  done  wrote patch status of guestbooks.example.com shop/web",
-                "  next     repair the error; a change of its spec, or its deletion, starts a run at once",
+                "  next     repair the cause of the error; a change of the object's spec, or its deletion, starts a run at once",
                 "  warning  long-back-off: It waits.",
                 "           → Repair the error.",
             ],
@@ -313,7 +313,7 @@ mod tests {
         let wanted =
             Wanted { kind: "guestbook".to_owned(), namespace: "shop".to_owned(), name: "web".to_owned() };
         none.about(&wanted, "guestbooks.example.com");
-        let unknown = "guestbook web: the operator sees no such object among guestbooks.example.com, in namespace shop or without a namespace";
+        let unknown = "guestbook web: the operator found no such object among guestbooks.example.com, neither in namespace shop nor without a namespace";
         check(
             &none,
             &[unknown, "  next     check its name and namespace: kubectl get guestbooks.example.com -A"],
@@ -347,9 +347,9 @@ mod tests {
         check(
             &Answer::of(overview, vec![request(&json!("idle"), &json!([]))], None),
             &[
-                "operator guestbook is ready and stands by: another replica holds lease guestbook.example.com and reconciles",
+                "operator guestbook is ready and is on standby: another replica holds lease guestbook.example.com and reconciles",
                 "Guestbook shop/web waits for an event (controller guestbook)",
-                "  run      none that is remembered: the operator keeps the last runs of 1024 requests",
+                "  run      none recorded: for each controller, the operator keeps the runs of the 1024 requests that ran last",
                 "  next     an event of the object, or of an object that it owns or watches, starts a run",
                 "  error    dead-watch: Silent.",
                 "           → Look.",

@@ -55,7 +55,7 @@ pub(super) async fn run(
                 }
                 api = OperatorApi::new(&place)?;
                 if !is_lost {
-                    shell.warn(format_args!("{failure}; it is asked again each second"));
+                    shell.warn(format_args!("{failure}; retrying every second"));
                 }
                 is_lost = true;
             }

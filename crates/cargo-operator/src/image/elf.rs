@@ -13,26 +13,29 @@ pub(super) struct Program {
 impl Program {
     /// Reads the headers of a file.
     pub(super) fn read(file: &[u8]) -> Result<Self, String> {
-        let short = || "it ends within its headers".to_owned();
+        let short = || "it is truncated: the file ends within its headers".to_owned();
         if !file.starts_with(b"\x7fELF") {
             return Err("it is not a program for Linux".to_owned());
         }
         // 64 bits and little-endian, like all processors below.
         if file.get(4..6).ok_or_else(short)? != [2, 1] {
-            return Err("it is for a processor of 32 bits, or of another byte order".to_owned());
+            return Err("it is for a 32-bit or big-endian processor".to_owned());
         }
         let architecture = match number(file, 18, 2).ok_or_else(short)? {
             62 => "amd64",
             183 => "arm64",
             243 => "riscv64",
-            other => return Err(format!("it is for a processor that is not known: machine {other}")),
+            other => return Err(format!("it is for an unsupported processor: ELF machine {other}")),
         };
         let headers = (|| Some((number(file, 32, 8)?, number(file, 54, 2)?, number(file, 56, 2)?)))();
         let (start, size, count) = headers.ok_or_else(short)?;
         for index in 0..count {
             let offset = start.checked_add(index * size).ok_or_else(short)?;
             if number(file, offset, 4).ok_or_else(short)? == u64::from(INTERPRETER) {
-                return Err(format!("it needs shared libraries, by {}", interpreter(file, offset)));
+                return Err(format!(
+                    "it needs shared libraries: it is loaded by {}",
+                    interpreter(file, offset)
+                ));
             }
         }
         Ok(Self { architecture })
@@ -85,12 +88,12 @@ pub(super) mod tests {
     #[test]
     fn others_are_refused_with_the_reason() {
         let refused = |file: &[u8]| Program::read(file).expect_err("refused");
-        assert_eq!(refused(&program(62, 3)), "it needs shared libraries, by /lib64/ld.so");
-        assert_eq!(refused(&program(3, 1)), "it is for a processor that is not known: machine 3");
+        assert_eq!(refused(&program(62, 3)), "it needs shared libraries: it is loaded by /lib64/ld.so");
+        assert_eq!(refused(&program(3, 1)), "it is for an unsupported processor: ELF machine 3");
         assert_eq!(refused(b"#!/bin/sh"), "it is not a program for Linux");
         let mut small = program(62, 1);
         small[4] = 1;
-        assert_eq!(refused(&small), "it is for a processor of 32 bits, or of another byte order");
+        assert_eq!(refused(&small), "it is for a 32-bit or big-endian processor");
         // Any part of a file is read without a panic.
         let whole = program(62, 3);
         for length in 4..120 {
@@ -98,6 +101,6 @@ pub(super) mod tests {
         }
         let mut far = program(62, 1);
         far[32..40].fill(0xff);
-        assert_eq!(refused(&far), "it ends within its headers");
+        assert_eq!(refused(&far), "it is truncated: the file ends within its headers");
     }
 }

@@ -76,7 +76,7 @@ pub fn run(arguments: &MakeImage, here: &Path, shell: &Shell) -> Result<(), Fail
     }
     let platforms: BTreeSet<&str> = images.iter().map(|image| image.architecture).collect();
     if platforms.len() < images.len() {
-        return Err(Failure::usage("two programs are for one platform: give one of each"));
+        return Err(Failure::usage("two programs are for the same platform: give one program per platform"));
     }
     let platforms = platforms.into_iter().map(|it| format!("linux/{it}")).collect::<Vec<_>>().join(", ");
     let layout = Layout::of(&images, &name, created)
@@ -107,7 +107,7 @@ fn write_folder(out: &Path, layout: &Layout) -> Result<(), Failure> {
     let shown = out.display();
     let is_empty = fs::read_dir(out).map_or(true, |mut entries| entries.next().is_none());
     if !is_empty && !out.join("oci-layout").is_file() {
-        return Err(Failure::new(format!("{shown} is a folder with other files"))
+        return Err(Failure::new(format!("{shown} is a folder with files that are not those of an image"))
             .hint("choose another one with --out, or a file that ends with .tar"));
     }
     if !is_empty {
@@ -131,15 +131,16 @@ fn check_name(name: &str) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::usage(format!(
-        "{name:?} cannot name an image: use registry/path:tag, in lower-case letters"
+        "{name:?} is not a valid image name: use registry/path:tag, in lower-case letters"
     )))
 }
 
 /// The time of `SOURCE_DATE_EPOCH`, or else 1970.
 fn epoch(variable: Option<&str>) -> Result<u32, Failure> {
     variable.map_or(Ok(0), |text| {
-        text.parse()
-            .map_err(|_| Failure::usage(format!("{EPOCH} is {text:?}, and should be seconds since 1970")))
+        text.parse().map_err(|_| {
+            Failure::usage(format!("{EPOCH} is {text:?}: set it to a number of seconds since 1970"))
+        })
     })
 }
 

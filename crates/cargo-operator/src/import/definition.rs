@@ -71,7 +71,7 @@ impl Definition {
         let version = object["apiVersion"].as_str().unwrap_or("none");
         if version != "apiextensions.k8s.io/v1" {
             return Err(format!(
-                "definition {name} has apiVersion {version}, and apiextensions.k8s.io/v1 is read"
+                "definition {name} has apiVersion {version}, but only apiextensions.k8s.io/v1 is supported"
             ));
         }
         let text = |value: &Value, path: &str| {

@@ -93,7 +93,7 @@ pub fn run(arguments: &Import, here: &Path, shell: &Shell) -> Result<(), Failure
         shell.note("Note", note);
     }
     if let Some(more @ 1..) = types.notes.len().checked_sub(MAX_NOTES) {
-        shell.note("Note", format_args!("{more} more fields are kept as values: see the comments in {path}"));
+        shell.note("Note", format_args!("{more} more fields have type Value: see the comments in {path}"));
     }
     let library = &library(&project)?.name;
     shell.note("Next", format_args!("use {library}::imported::{module}::{kind};"));
@@ -135,7 +135,7 @@ impl Source {
             }
             None if source.starts_with("http://") => {
                 return Err(Failure::usage(format!(
-                    "{source} can be changed on its way: http is not encrypted"
+                    "{source} can be changed in transit, because http is not encrypted"
                 ))
                 .hint("name an https:// address, or a file"));
             }
@@ -170,8 +170,8 @@ fn read_all(input: impl Read, max: u64, shown: &str) -> Result<Vec<u8>, Failure>
     let mut bytes = Vec::new();
     input.take(max + 1).read_to_end(&mut bytes).map_err(|error| unreadable(shown, &error))?;
     if bytes.len() as u64 > max {
-        return Err(Failure::new(format!("{shown} has more than {max} bytes, the most that are read"))
-            .hint("save the definition of the kind to a file of its own, and name that"));
+        return Err(Failure::new(format!("{shown} has more than {max} bytes, the limit"))
+            .hint("save the definition of the kind to a file of its own, and name that file"));
     }
     Ok(bytes)
 }
@@ -197,7 +197,7 @@ fn output_of(program: &str, words: &[&str], shell: &Shell) -> Result<Vec<u8>, Fa
     shell.running(display(&command));
     let output = command.output().map_err(|error| {
         Failure::new(format!("cannot run {program}: {error}"))
-            .hint(format!("install {program}, or save the definition to a file and name that"))
+            .hint(format!("install {program}, or save the definition to a file and name that file"))
     })?;
     if output.status.success() {
         return Ok(output.stdout);
@@ -264,8 +264,8 @@ impl<'p> ImportedFiles<'p> {
         };
         let path = write::relative(&path, &project.folder);
         if before.as_ref().is_some_and(|text| !text.starts_with(code::MARK)) {
-            return Err(Failure::new(format!("{path} exists and was not written by this command"))
-                .hint("move it, and run this again"));
+            return Err(Failure::new(format!("{path} exists and was not written by cargo operator import"))
+                .hint("move the file, then run this command again"));
         }
         Ok(Self { project, path, before, module: module.to_owned(), folder })
     }
@@ -278,12 +278,12 @@ impl<'p> ImportedFiles<'p> {
         match groups.iter().find(|group| **group != definition.group) {
             None => Ok(()),
             Some(other) => Err(Failure::new(format!(
-                "{} has the types of {}.{other}, and those of {} would take their place",
+                "{} has the types of {}.{other}, and the types of {} would replace them",
                 self.path,
                 definition.kind,
                 definition.full_kind()
             ))
-            .hint("move it to a module with another name, or delete it, and run this again")),
+            .hint("move the file to a module with another name, or delete it, then run this command again")),
         }
     }
 
@@ -347,7 +347,7 @@ mod tests {
     fn a_longer_input_is_refused_and_not_cut_off() {
         assert_eq!(read_all(&b"0123456789"[..], 10, "standard input"), Ok(b"0123456789".to_vec()));
         let refused = read_all(&b"0123456789\n"[..], 10, "standard input").expect_err("11 bytes");
-        assert_eq!(refused.message, "standard input has more than 10 bytes, the most that are read");
+        assert_eq!(refused.message, "standard input has more than 10 bytes, the limit");
     }
 
     #[test]

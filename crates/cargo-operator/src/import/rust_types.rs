@@ -136,7 +136,7 @@ pub(super) fn of(definition: &Definition) -> Result<Types, String> {
         writer.fields(&root, "", &spec, kind, doc, 0)?;
     } else {
         if !required(root).contains(&"spec") {
-            let note = "objects without .spec cannot be read: the definition does not require it, and kube's types have one";
+            let note = "objects without .spec cannot be read: the definition does not require .spec, but the Rust type does";
             writer.notes.push(note.to_owned());
         }
         let schema = &properties["spec"];
@@ -201,8 +201,10 @@ impl Writer<'_> {
     ) -> Result<bool, String> {
         if schema["type"] != "object" && !preserves(schema) {
             let shown = if path.is_empty() { "the object" } else { path };
-            let found = schema["type"].as_str().unwrap_or("without a type");
-            return Err(format!("{shown} is {found} in the schema, and a Rust type needs an object there"));
+            let found = schema["type"].as_str().unwrap_or("none");
+            return Err(format!(
+                "{shown} has type {found} in the schema, but the Rust type needs an object there"
+            ));
         }
         let required = required(schema);
         let (mut fields, mut idents) = (Vec::new(), BTreeSet::new());
@@ -266,7 +268,7 @@ impl Writer<'_> {
         depth: usize,
     ) -> Result<Type, String> {
         if depth > MAX_DEPTH {
-            return Ok(self.any(path, "it is nested deeply", doc));
+            return Ok(self.any(path, "it is nested too deeply", doc));
         }
         if schema["x-kubernetes-int-or-string"] == true {
             return Ok(Type::IntOrString);
@@ -326,7 +328,7 @@ impl Writer<'_> {
 
     /// A value without a type, with a note and a comment.
     fn any(&mut self, path: &str, reason: &str, doc: &mut String) -> Type {
-        self.notes.push(format!("{path} is kept as a value ({reason})"));
+        self.notes.push(format!("{path} has type Value ({reason})"));
         append(doc, &format!("Any value: {reason}."));
         Type::Any
     }

@@ -78,11 +78,11 @@ pub fn run(arguments: &Upgrade, here: &Path, shell: &Shell) -> Result<(), Failur
     }
     if arguments.check {
         return Err(Failure::difference(format!(
-            "older than cargo-operator {}: {}",
+            "the project is older than cargo-operator {}: {}",
             env!("CARGO_PKG_VERSION"),
             changes.listed()
         ))
-        .hint("cargo operator upgrade changes it"));
+        .hint("cargo operator upgrade makes these changes"));
     }
     changes.make(arguments, folder, shell)?;
     if !changes.versions.is_empty() {
@@ -93,7 +93,7 @@ pub fn run(arguments: &Upgrade, here: &Path, shell: &Shell) -> Result<(), Failur
     }
     for file in &changes.left {
         shell.warn(format_args!(
-            "{file} uses kube_envtest::dev::Dev, which is no longer there, and differs from the file of a new project: call \
+            "{file} uses kube_envtest::dev::Dev, which was removed. The file was edited, so it is not replaced: call \
              kube_envtest::dev::run in it, whose documentation has an example"
         ));
     }
@@ -108,9 +108,8 @@ pub fn run(arguments: &Upgrade, here: &Path, shell: &Shell) -> Result<(), Failur
             shell.note("Next", "cargo test, then cargo operator manifests --check");
             Ok(())
         }
-        Ok(_) => Err(Failure::new("the project does not compile with the new versions").hint(
-            "the changelog of controller-runtime names what was renamed; git restores the old versions",
-        )),
+        Ok(_) => Err(Failure::new("the project does not compile with the new versions")
+            .hint("the changelog of controller-runtime lists renamed items; git restores the old versions")),
         Err(error) => Err(Failure::new(format!("cannot run cargo: {error}"))),
     }
 }

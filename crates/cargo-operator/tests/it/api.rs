@@ -150,7 +150,7 @@ fn problems_are_named_and_change_nothing() {
         ("api ConfigMap", 2, "the generated code uses the name ConfigMap for something else"),
         ("api Photo --group example", 2, "\"example\" cannot be an API group"),
         ("api Photo --version 2", 2, "\"2\" cannot be a version"),
-        ("api Photo", 1, "tests/photo.rs exists, so nothing was changed"),
+        ("api Photo", 1, "tests/photo.rs exists already, so nothing was changed"),
         ("api Album", 1, "src/lib.rs has a module album already"),
         ("webhook Photo --defaulting", 2, "there is no kind Photo: no file "),
         ("webhook Album", 2, "<--defaulting|--validation|--conversion <VERSION>>"),
@@ -166,7 +166,7 @@ fn problems_are_named_and_change_nothing() {
     fs::write(project.join("src/lib.rs"), "pub mod album;\nfn operator( {}\n").expect("a file");
     let broken = cargo_operator("api Photo", &project);
     assert_eq!(broken.status.code(), Some(1));
-    assert!(errors(&broken).contains("src/lib.rs is not Rust: line 2: "), "{}", errors(&broken));
+    assert!(errors(&broken).contains("src/lib.rs is not valid Rust: line 2: "), "{}", errors(&broken));
     assert!(errors(&broken).contains("Hint cargo check shows the problem"), "{}", errors(&broken));
 }
 
@@ -178,7 +178,7 @@ fn a_library_without_an_operator_gets_the_kind_and_its_user_the_lines_to_add() {
     let added = cargo_operator("api Photo", &project);
     let text = errors(&added);
     assert!(added.status.success(), "{text}");
-    let hint = "src/lib.rs has no single Operator::new(…): add .crd::<Photo>().setup(photo::add_to) to yours";
+    let hint = "src/lib.rs does not contain exactly one Operator::new(…): add .crd::<Photo>().setup(photo::add_to) to that";
     assert!(text.contains(hint), "{text}");
     let lib = read(&project, "src/lib.rs");
     assert_eq!(lib, "//! Kinds.\n\npub use photo::Photo;\n\npub mod album;\npub mod photo;\n");

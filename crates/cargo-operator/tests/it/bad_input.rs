@@ -121,14 +121,14 @@ fn a_program_that_is_no_operator_is_named_and_finds_no_cluster() {
         assert_eq!(dev.status.code(), Some(code), "{text}");
         assert!(reasons.iter().all(|reason| text.contains(reason)), "{text}");
     };
-    let reason = "error: package plain has no program dev, which holds the API server of the session";
+    let reason = "error: package plain has no program dev, which runs the API server of the session";
     refused(2, [reason, "Hint add src/bin/dev.rs, whose main returns kube_envtest::dev::run(…).await"]);
 
     // A program of this name that is no session finds no cluster either.
     fs::create_dir(folder.path().join("src/bin")).expect("a folder");
     let dev = folder.path().join("src/bin/dev.rs");
     fs::write(&dev, code.replace("println!", "eprintln!")).expect("a file");
-    let reason = "error: the program dev of this project holds no session: it ended (exit status: 0)";
+    let reason = "error: the program dev of this project did not start a session: it ended (exit status: 0)";
     refused(1, [reason, "Ok(\"/no-cluster-while-the-operator-is-asked\")"]);
 
     // A session, and an operator that prints no manifests.
@@ -142,6 +142,6 @@ fn a_program_that_is_no_operator_is_named_and_finds_no_cluster() {
     let reason = "error: the operator's program printed its manifests in an unknown form: ";
     refused(1, [reason, "its main has to return operator().main().await"]);
     fs::write(&dev, session.replace("session/v2", "session/v9")).expect("a file");
-    let reason = "error: the program dev has sessions of schema operator-session/v9 of kube-envtest 0.1.0, and this is cargo-operator ";
+    let reason = "error: the program dev uses session schema operator-session/v9 of kube-envtest 0.1.0, but cargo-operator ";
     refused(1, [reason, "Hint cargo operator upgrade sets the libraries to the versions of this program"]);
 }

@@ -117,15 +117,10 @@ fn problems_are_named_with_the_next_step() {
             "no operator of this project runs here",
             "run cargo operator dev, without --on, in another terminal",
         ),
-        ("album", 2, "album names no object", "give kind and name"),
+        ("album", 2, "album does not name an object", "give kind and name"),
         ("--address nonsense", 2, "nonsense is not the address of an operator", "give scheme, host and port"),
         (&format!("--address http://{gone}"), 1, "does not answer: Connection refused", "check that http://"),
-        (
-            "--context production",
-            2,
-            "the operator admits clients with a bearer token",
-            "--account NAMESPACE/NAME",
-        ),
+        ("--context production", 2, "the operator requires a bearer token", "--account NAMESPACE/NAME"),
         ("--token-file missing --address http://[::1]:1", 1, "cannot read missing: ", ""),
     ] {
         let refused = explain(words, folder.path(), &path);
@@ -278,7 +273,7 @@ fn a_watched_answer_is_printed_when_it_changes_and_when_the_operator_answers_aga
     watching.stderr.take().expect("a pipe").read_to_string(&mut warnings).expect("text");
     assert!(watching.wait().expect("it ends").success(), "{warnings}");
     assert!(
-        warnings.contains("does not answer: ") && warnings.contains("; it is asked again each second"),
+        warnings.contains("does not answer: ") && warnings.contains("; retrying every second"),
         "{warnings}"
     );
 }

@@ -32,10 +32,10 @@ fn types_of_definitions_are_written_and_declared() {
     assert!(added.status.success(), "{text}");
     let expected = [
         "       Added src/imported/tunnel.rs: Tunnel v1, 7 types",
-        "        Note .spec.maybe[] is kept as a value (null items)",
-        "        Note .spec.nothing is kept as a value (the definition names no fields of it)",
-        "        Note .spec.pod is kept as a value (x-kubernetes-embedded-resource)",
-        "        Note .spec.values is kept as a value (x-kubernetes-preserve-unknown-fields)",
+        "        Note .spec.maybe[] has type Value (null items)",
+        "        Note .spec.nothing has type Value (the definition names no fields of it)",
+        "        Note .spec.pod has type Value (x-kubernetes-embedded-resource)",
+        "        Note .spec.values has type Value (x-kubernetes-preserve-unknown-fields)",
         "        Next use net::imported::tunnel::Tunnel;",
     ];
     assert_eq!(text.lines().collect::<Vec<_>>(), expected);
@@ -119,11 +119,15 @@ fn definitions_that_cannot_be_read_are_named_in_one_line_and_nothing_is_written(
         (
             "old.yaml",
             1,
-            "gateways.net.example.com has apiVersion apiextensions.k8s.io/v1beta1, and apiextensions.k8s.io/v1 is read",
+            "gateways.net.example.com has apiVersion apiextensions.k8s.io/v1beta1, but only apiextensions.k8s.io/v1 is supported",
         ),
         ("schema.yaml", 2, "version v1 of Gateway has no schema"),
         ("stored.yaml", 2, "Gateway has no stored version; it has v1"),
-        ("spec.yaml", 1, "Gateway: .spec is string in the schema, and a Rust type needs an object there"),
+        (
+            "spec.yaml",
+            1,
+            "Gateway: .spec has type string in the schema, but the Rust type needs an object there",
+        ),
         ("name.yaml", 1, "Option: the generated file uses this name for something else"),
         ("word.yaml", 2, "\"Type\" cannot be imported: type is a keyword of Rust"),
         ("definitions.yaml", 2, "definitions.yaml has 2 kinds: Tunnel, Gateway"),
@@ -131,7 +135,7 @@ fn definitions_that_cannot_be_read_are_named_in_one_line_and_nothing_is_written(
         ("definitions.yaml --kind Tunnel --version v3", 2, "Tunnel has no version v3; it has v1alpha1, v1"),
         ("http://example.com/crd.yaml", 2, "http is not encrypted"),
         ("https://127.0.0.1:1/crd.yaml", 1, "curl: "),
-        ("definitions.yaml -- --flag", 2, "this command passes no flags on"),
+        ("definitions.yaml -- --flag", 2, "this command takes no flags for the operator"),
     ] {
         let refused = cargo_operator(&format!("import {words}"), &project);
         let text = errors(&refused);
@@ -145,7 +149,10 @@ fn definitions_that_cannot_be_read_are_named_in_one_line_and_nothing_is_written(
     fs::create_dir(project.join("src/imported")).expect("a folder");
     fs::write(project.join("src/imported/tunnel.rs"), "mine").expect("a file");
     let refused = cargo_operator("import definitions.yaml --kind Tunnel", &project);
-    assert!(errors(&refused).contains("src/imported/tunnel.rs exists and was not written by this command"));
+    assert!(
+        errors(&refused)
+            .contains("src/imported/tunnel.rs exists and was not written by cargo operator import")
+    );
     assert_eq!(read(&project, "src/imported/tunnel.rs"), "mine");
 }
 
@@ -198,7 +205,7 @@ fn kinds_with_one_name_are_selected_with_their_groups() {
 
     // The other kind would have the same module.
     let (code, text) = import("both.yaml --kind Gateway.one.example.com");
-    let reason = "src/imported/gateway.rs has the types of Gateway.other.example.com, and those of Gateway.one.example.com would take";
+    let reason = "src/imported/gateway.rs has the types of Gateway.other.example.com, and the types of Gateway.one.example.com would replace";
     assert!(code == Some(1) && text.contains(reason), "{text}");
     assert_eq!(read(&project, "src/imported/gateway.rs"), types);
 }

@@ -64,11 +64,14 @@ fn bad_names_are_refused_with_one_line_and_nothing_is_written() {
         ("new über", "\"über\" cannot name an operator: use lower-case letters"),
         (
             "new an-operator-with-a-name-that-is-much-too-long",
-            "it has 45 characters, and Services and pods of it leave room for 40",
+            "it has 45 characters: the names of its Services and pods leave room for 40",
         ),
-        ("new loop", "\"loop\" cannot name an operator: it is a keyword of Rust; loop-operator would do"),
-        ("new serde", "\"serde\" cannot name an operator: cargo, or a package that the operator uses"),
-        ("new test", "\"test\" cannot name an operator: cargo, or a package that the operator uses"),
+        (
+            "new loop",
+            "\"loop\" cannot name an operator: it is a keyword of Rust: use loop-operator, for example",
+        ),
+        ("new serde", "\"serde\" cannot name an operator: cargo or a package that the operator uses"),
+        ("new test", "\"test\" cannot name an operator: cargo or a package that the operator uses"),
         (
             "new a --kind photo",
             "\"photo\" cannot be a kind: use letters and digits, beginning with a capital",
@@ -143,7 +146,7 @@ fn a_workspace_around_the_project_is_named() {
         let made = cargo_operator(&format!("new {name}"), &parent);
         let text = errors(&made);
         assert!(made.status.success(), "{text}");
-        let note = format!("is a workspace: name {name} in its members");
+        let note = format!("is a workspace: add {name} to its members");
         let manifest = fs::read_to_string(parent.join(name).join("Cargo.toml")).expect("text");
         let found = match (text.contains(&note), manifest.contains("[profile.dev]")) {
             (false, false) => "named",

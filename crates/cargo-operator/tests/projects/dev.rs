@@ -125,7 +125,7 @@ pub(crate) fn a_taken_port_and_an_unknown_cluster_are_refused(projects: &Project
     for part in [
         "error: ",
         &format!("127.0.0.1:{port}"),
-        "Hint another program uses the port: choose one with --port",
+        "Hint another program uses the port: choose another one with --port",
     ] {
         assert!(text.contains(part), "{text}");
     }
@@ -146,7 +146,7 @@ pub(crate) fn a_taken_port_and_an_unknown_cluster_are_refused(projects: &Project
     assert_eq!(refused.status.code(), Some(2), "{text}");
     for part in [
         "error: context production (https://production:6443) is not known to be for development",
-        "Hint dev.contexts = [\"production\"] below [package.metadata.operator] in Cargo.toml allows it",
+        "Hint dev.contexts = [\"production\"] below [package.metadata.operator] in Cargo.toml allows this context",
     ] {
         assert!(text.contains(part), "{text}");
     }
@@ -203,9 +203,9 @@ pub(crate) fn the_operator_follows_its_sources(projects: &Projects) {
         "{operator}"
     );
     for (words, reason) in [
-        ("explain album other", "album other: the operator sees no such object among albums."),
+        ("explain album other", "album other: the operator found no such object among albums."),
         ("explain pod other", "operator album reconciles no pod: its kinds are Album."),
-        ("explain album", "album names no object"),
+        ("explain album", "album does not name an object"),
     ] {
         let refused = projects.operator(words, "album");
         let text = format!("{}{}", answer(&refused), errors(&refused));
@@ -216,7 +216,7 @@ pub(crate) fn the_operator_follows_its_sources(projects: &Projects) {
     keys.write_all(b"x").expect("a key is pressed");
     session.wait_for("r restart   s samples   e explain failure   o open page   q quit");
     keys.write_all(b"e").expect("a key is pressed");
-    session.wait_for("Explain no request fails");
+    session.wait_for("Explain no request is failing");
     keys.write_all(b"s").expect("a key is pressed");
     session.wait_for("Applied 2 objects from samples");
     keys.write_all(b"o").expect("a key is pressed");
@@ -259,7 +259,7 @@ pub(crate) fn the_operator_follows_its_sources(projects: &Projects) {
     fs::write(&new, "pub fn number() -> u32 {\n    \"text\"\n}\n").expect("a file is written");
     edit(&folder.join("src/lib.rs"), "pub mod album;", "pub mod album;\npub mod extra;");
     session.wait_for("error: album does not compile");
-    session.wait_for("the operator goes on as it was built before");
+    session.wait_for("the operator of the previous build keeps running");
     edit(&folder.join("samples/album.yaml"), "greeting: hello", "greeting: good morning");
     session.wait_for("album default/sample  changed → configmaps default/album-sample changed → Ready");
     edit(&new, "\"text\"", "1");

@@ -76,8 +76,8 @@ impl Flows {
             subject: request.clone(),
             since: clock.at(*since),
             text: format!(
-                "{request} has been in line for {}: {} of {workers} workers of controller {controller} work for {busy}, which has {} more \
-                 requests in line.",
+                "{request} has been queued for {}: {} of {workers} workers of controller {controller} reconcile requests of {busy}, which has {} \
+                 more queued requests.",
                 Span(waits),
                 flow.running,
                 Count(ahead),
@@ -122,8 +122,8 @@ mod tests {
         assert_eq!(
             check(&all, 50).as_deref(),
             Some(
-                "Guestbook blog/a has been in line for 48 s: 8 of 8 workers of controller guestbook work for shop, which has 9,412 more \
-                 requests in line."
+                "Guestbook blog/a has been queued for 48 s: 8 of 8 workers of controller guestbook reconcile requests of shop, which has 9,412 \
+                 more queued requests."
             )
         );
         assert_eq!(check(&flows(5, 9412, start), 50), None, "others have their turns");

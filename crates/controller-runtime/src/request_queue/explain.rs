@@ -165,7 +165,7 @@ impl fmt::Display for DelayReason {
         f.write_str(match self {
             Self::Delay => "a reconcile or handler asked for the delay",
             Self::RateLimiter => "the rate limiter set the delay",
-            Self::BackOffEvents => "an event has cut its back-off short already",
+            Self::BackOffEvents => "an event has already shortened its back-off",
             Self::Debounce => "it waits until events pause",
             Self::Other => "the queue set the delay",
         })
@@ -177,14 +177,14 @@ impl fmt::Display for RequestState {
         match self {
             Self::Idle => f.write_str("waits for an event"),
             Self::Queued { since, priority } => {
-                write!(f, "is in line for a worker, in class {priority}")?;
+                write!(f, "is queued for a worker, in class {priority}")?;
                 since.map_or(Ok(()), |since| write!(f, ", since {since:.3}"))
             }
             Self::Waiting { until, left, rule } => {
                 write!(f, "waits {} more, until {until:.3}: {rule}", Brief(*left))
             }
             Self::Running { again: false } => f.write_str("is being reconciled"),
-            Self::Running { again: true } => f.write_str("is being reconciled, and will be once more"),
+            Self::Running { again: true } => f.write_str("is being reconciled, and will be reconciled again"),
         }
     }
 }
@@ -193,10 +193,10 @@ impl fmt::Display for RunResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Done => f.write_str("done"),
-            Self::Requeued => f.write_str("asked to run again"),
-            Self::RequeuedAfter(delay) => write!(f, "asked to run again after {}", Brief(*delay)),
+            Self::Requeued => f.write_str("requeued"),
+            Self::RequeuedAfter(delay) => write!(f, "requeued after {}", Brief(*delay)),
             Self::Failed(text) => write!(f, "failed: {text}"),
-            Self::FailedForGood(text) => write!(f, "failed for good: {text}"),
+            Self::FailedForGood(text) => write!(f, "failed with a terminal error: {text}"),
             Self::Panicked(text) => write!(f, "panicked: {text}"),
             Self::TimedOut => f.write_str("stopped at its timeout"),
         }

@@ -165,8 +165,8 @@ async fn a_request_behind_thousands_of_another_namespace_is_named() {
     assert_eq!(
         findings(&manager).await,
         [
-            "starved Guestbook blog/a has been in line for 48 s: 8 of 8 workers of controller guestbook work for shop, which has 1,608 more \
-             requests in line. Let namespaces take turns with fair_by in ControllerOptions::queue, or set more workers with \
+            "starved Guestbook blog/a has been queued for 48 s: 8 of 8 workers of controller guestbook reconcile requests of shop, which has 1,608 \
+             more queued requests. Let namespaces take turns with fair_by in ControllerOptions::queue, or set more workers with \
              max_concurrent_reconciles."
         ]
     );

@@ -69,7 +69,7 @@ async fn standby(warms_up: bool) -> (String, Vec<String>) {
 
 #[tokio::test(start_paused = true)]
 async fn the_queue_of_a_standby_that_warms_up_is_full_before_it_leads() {
-    assert_eq!(standby(true).await, ("is in line for a worker".to_owned(), vec!["a".to_owned()]));
+    assert_eq!(standby(true).await, ("is queued for a worker".to_owned(), vec!["a".to_owned()]));
     assert_eq!(standby(false).await, ("waits for an event".to_owned(), vec!["a".to_owned()]));
 }
 

@@ -59,7 +59,8 @@ async fn serve(
     let library = env!("CARGO_PKG_VERSION");
     send(Message::Hello { schema: SCHEMA, library })?;
     if schema != SCHEMA {
-        let message = format!("kube-envtest {library} has sessions of {SCHEMA}, and {schema} was requested");
+        let message =
+            format!("kube-envtest {library} uses session schema {SCHEMA}, but {schema} was requested");
         send(Message::Error(Refusal { kind: RefusalKind::Schema, message }))?;
         return Err(io::ErrorKind::InvalidInput.into());
     }
@@ -165,7 +166,7 @@ impl DrivenSession {
             }
             Request::Start { folder, port, previous, services, definitions } => {
                 if self.running.is_some() {
-                    return Err(Refusal::request("the session was started before"));
+                    return Err(Refusal::request("the session is started already"));
                 }
                 let previous = match previous {
                     Previous::Restore => PreviousObjects::Restore,

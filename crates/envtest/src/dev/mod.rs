@@ -67,6 +67,6 @@ pub enum DevError {
     #[error("no port is free on loopback: {0}")]
     Port(io::Error),
     /// The operating system has no random numbers, for the administrator's token.
-    #[error("the operating system has no random numbers: {0}")]
+    #[error("the operating system returned no random numbers: {0}")]
     Random(String),
 }

@@ -271,7 +271,7 @@ fn objects(answer: &str) -> Result<Vec<Value>, String> {
     if answer["schema"] != SCHEMA {
         let (schema, library) = (&answer["schema"], &answer["library"]);
         return Err(invalid(format!(
-            "schema {schema} of controller-runtime {library}, and this is kube-envtest {}, which reads {SCHEMA}",
+            "schema {schema} of controller-runtime {library}, but kube-envtest {} reads schema {SCHEMA}",
             env!("CARGO_PKG_VERSION")
         )));
     }

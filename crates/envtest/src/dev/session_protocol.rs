@@ -134,7 +134,7 @@ impl Request {
     /// Reads a line.
     pub(super) fn parse(line: &[u8]) -> Result<Self, Refusal> {
         serde_json::from_slice(line)
-            .map_err(|error| Refusal::request(format!("a line is no request of {SCHEMA}: {error}")))
+            .map_err(|error| Refusal::request(format!("a line is not a request of schema {SCHEMA}: {error}")))
     }
 }
 
@@ -224,7 +224,7 @@ mod tests {
         ] {
             let refused = Request::parse(line.as_bytes()).expect_err(line);
             assert_eq!(refused.kind, RefusalKind::Request, "{line}");
-            let start = "a line is no request of operator-session/v2: ";
+            let start = "a line is not a request of schema operator-session/v2: ";
             assert!(refused.message.starts_with(start) && refused.message.contains(reason), "{refused:?}");
         }
     }

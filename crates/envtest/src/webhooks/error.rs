@@ -57,7 +57,7 @@ pub enum WebhookError {
     },
     /// A kind is converted, but its CustomResourceDefinition is not installed.
     #[error(
-        "the conversion of {object} cannot be installed, because there is no such definition: add it by `Builder::crd`"
+        "the conversion of {object} cannot be installed, because its CustomResourceDefinition does not exist: add it with `Builder::crd`"
     )]
     NoDefinition {
         /// Kind, name and origin of the configuration.

@@ -13,9 +13,9 @@ pub(in crate::manager) const PAGE: &str = "/explain/";
 
 const HTML: &str = include_str!("page.html");
 /// SHA-256 of the page, of its style and of its script, in base64; checked by a test.
-const SHA: &str = "fiq+rZSBBdGiiPYOejQeZK/xO6XDBUVPSXCoFiW8siI=";
+const SHA: &str = "FEOMJKb7paWNKqq1F79xvxFLkGilYDqOIEnD1T5Deck=";
 const STYLE_SHA: &str = "dZJ7G1LWHGLeSz2oTLJU8vYLMq2WLIPhVOl1i9PirJw=";
-const SCRIPT_SHA: &str = "Le95yRqIJpKrpnKzVbGZdShesH/ELNDe96e1q0kiKGo=";
+const SCRIPT_SHA: &str = "hjxnWfMveVmQtcGlfHsjkaj5kLazRWFvGp0TnvclS0I=";
 
 pub(in crate::manager) fn answer(request: &HttpRequest) -> HttpResponse {
     if request.method() != Method::GET {

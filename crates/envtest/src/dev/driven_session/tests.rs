@@ -151,7 +151,9 @@ async fn a_session_of_another_schema_is_refused() {
     let refused = driven.message().await;
     assert_eq!(refused["error"]["kind"], "schema");
     let message = refused["error"]["message"].as_str().expect("a message");
-    assert!(message.ends_with("has sessions of operator-session/v2, and operator-session/v9 was requested"));
+    assert!(
+        message.ends_with("uses session schema operator-session/v2, but operator-session/v9 was requested")
+    );
     assert!(ended(&mut driven.served, WITHIN).await.is_err(), "the process fails");
 }
 
@@ -162,10 +164,13 @@ async fn wrong_and_early_requests_are_refused_and_the_session_goes_on() {
     let mut driven = Driven::start(SCHEMA);
     driven.message().await;
     for (line, reason) in [
-        ("", "request: a line is no request of operator-session/v2: EOF"),
-        ("{\"request\":", "request: a line is no request of operator-session/v2: EOF"),
-        ("\u{0}\u{1}", "request: a line is no request of operator-session/v2: expected value"),
-        (r#"{"request":"stop"}"#, "request: a line is no request of operator-session/v2: unknown variant"),
+        ("", "request: a line is not a request of schema operator-session/v2: EOF"),
+        ("{\"request\":", "request: a line is not a request of schema operator-session/v2: EOF"),
+        ("\u{0}\u{1}", "request: a line is not a request of schema operator-session/v2: expected value"),
+        (
+            r#"{"request":"stop"}"#,
+            "request: a line is not a request of schema operator-session/v2: unknown variant",
+        ),
         (r#"{"request":"publish"}"#, "request: the flags of the operator were not requested"),
         (r#"{"request":"apply","path":"/"}"#, "request: the session is not started"),
         (&install_request(), "request: the session is not started"),
@@ -216,7 +221,7 @@ async fn objects_and_rights_are_installed_and_kept_for_the_next_session() {
     assert_eq!(started["answer"]["objects"], json!([]), "{started}");
     assert!(files.join("kubeconfig").is_file());
     let again = driven.error(&start_request(&files, "restore")).await;
-    assert_eq!(again, "request: the session was started before");
+    assert_eq!(again, "request: the session is started already");
 
     let installed = driven.answer(&install_request()).await;
     assert_eq!(installed, json!({ "answer": { "user": "system:serviceaccount:default:album" } }));
