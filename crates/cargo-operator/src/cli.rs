@@ -67,7 +67,7 @@ enum Command {
     Dev(dev::Dev),
     /// Print why an object is not reconciled, or the state of the operator
     Explain(explain::Explain),
-    /// Let the operator reconcile an object now, whatever it waits for
+    /// Reconcile an object now, even if its request waits
     Retry(explain::retry::Retry),
     /// Build the operator and print the objects that deploy it
     Manifests(ask::Ask),

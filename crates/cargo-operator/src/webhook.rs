@@ -110,7 +110,9 @@ impl<'p> KindFiles<'p> {
             let (kind, controller) = (&self.kind.kind, self.shown(&self.controller.0));
             let sorts = [("Defaulter", ".defaulted()"), ("Validator", ".validated()")];
             let steps = sorts.map(|(sort, call)| {
-                format!("for a {sort}, implement it in {file} and add {call} after .for_kind::<{kind}>() in {controller}")
+                format!(
+                    "implement {sort} in {file} and add {call} after .for_kind::<{kind}>() in {controller}"
+                )
             });
             return Err(Failure::new(format!("{kind} has webhooks already")).hint(steps.join("; ")));
         }

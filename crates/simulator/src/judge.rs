@@ -40,22 +40,22 @@ pub(crate) fn judge_end(end: &End) -> Option<Violation> {
         End::Quiet => None,
         End::NeverQuiet { changes } => violation(
             Oracle::Quiet,
-            "objects change forever: they still do an hour after the last step or crash, or again and again after pauses".to_owned(),
+            "objects never stop changing: they still change an hour after the last step or crash, or repeatedly after pauses".to_owned(),
             changes,
         ),
         End::WritesAgain { object, changes } => violation(
             Oracle::Quiet,
-            format!("{object} is changed again and again: the operator writes because of its own writes"),
+            format!("{object} is changed repeatedly: each write of the operator causes its next write"),
             changes,
         ),
         End::Loop { actions } => violation(
             Oracle::Quiet,
-            "actions follow each other without end, and no time passes".to_owned(),
+            "actions follow each other without end, and the virtual time does not advance".to_owned(),
             actions,
         ),
         End::Stuck { actions } => violation(
             Oracle::Quiet,
-            "the tasks do not come to rest within 10 s of real time: one is always ready or blocks the thread".to_owned(),
+            "the tasks do not become idle within 10 s of real time: one is always ready, or one blocks the thread".to_owned(),
             actions,
         ),
         End::Threads => violation(
@@ -68,7 +68,7 @@ pub(crate) fn judge_end(end: &End) -> Option<Violation> {
         End::Panicked { reason } if reason.contains("IO is disabled") => violation(
             Oracle::Runs,
             format!(
-                "the operator opens a socket or waits for input, which a simulation does not have: put it behind a trait \
+                "the operator opens a socket or waits for input, which a simulation does not support: put it behind a trait \
                  and use a Remote in simulations: {reason}"
             ),
             &[],
@@ -87,14 +87,14 @@ pub(crate) fn judge_end(end: &End) -> Option<Violation> {
         End::Leaked { tasks } => violation(
             Oracle::Runs,
             format!(
-                "{tasks} tasks of the operator survive its crash, which those of a process do not: \
-                 it spawns them with tokio::spawn; a JoinSet that the reconciler or a runnable holds ends them"
+                "{tasks} tasks of the operator keep running after its crash, because it spawned them with tokio::spawn: \
+                 spawn them in a JoinSet that the reconciler or a runnable holds, so that they end with it"
             ),
             &[],
         ),
         End::Overlap { controller, request } => violation(
             Oracle::OneAtATime,
-            format!("two reconciles of {request} by the controller {controller} go on at once"),
+            format!("controller {controller} runs two reconciles of {request} at the same time"),
             &[],
         ),
         End::CheckFailed { check, when } => {
@@ -261,7 +261,7 @@ fn rule_of(difference: &Difference) -> Oracle {
 /// Finds a write that a process sends while another replica leads. A write that is also sent so without faults needs no leadership.
 fn compare_leads(expected: &BTreeMap<String, String>, found: &BTreeMap<String, String>) -> Option<Violation> {
     let (call, processes) = found.iter().find(|(call, _)| !expected.contains_key(*call))?;
-    let title = format!("{processes}, and sends: {call}");
+    let title = format!("{processes}; the former still sends: {call}");
     Some(Violation { oracle: Oracle::OneAtATime, title, suspect: Suspect::Unknown, details: Vec::new() })
 }
 

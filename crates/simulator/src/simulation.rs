@@ -285,7 +285,7 @@ impl Simulation {
         let file = TraceFile::read(path).unwrap_or_else(|error| panic!("SIMULATION: {error}"));
         assert!(
             file.is_of(test, &name),
-            "SIMULATION: {} is of the test {:?} and the simulation {:?}, and this is the test {test:?} and the simulation \
+            "SIMULATION: {} belongs to the test {:?} and the simulation {:?}, but this is the test {test:?} and the simulation \
              {name:?}: run `cargo test {}`",
             path.display(),
             file.test,
@@ -295,7 +295,7 @@ impl Simulation {
         if let Some(finding) = self.replay_plan(&file.plan, Stepping::of_environment()) {
             panic!("simulation {name:?}: {finding}\n  {}\n", file.compare(&finding))
         }
-        println!("simulation {name:?}: the plan of {} violates nothing any more", path.display());
+        println!("simulation {name:?}: the plan of {} no longer violates a rule", path.display());
         Report::of_one_plan()
     }
 

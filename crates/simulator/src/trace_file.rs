@@ -106,7 +106,7 @@ impl TraceFile {
                 }
                 "log:" => is_log = true,
                 "" => {}
-                _ => return Err(error(format!("has a line that is none of a trace file: {line:?}"))),
+                _ => return Err(error(format!("has a line that does not belong to a trace file: {line:?}"))),
             }
         }
         if let Some(known) = known {
@@ -265,7 +265,7 @@ mod tests {
         check(&file().to_string().replace("starts", "begins"), "is damaged");
         check("kube-simulator trace, format 1\nplan: explode x #1\n", "not a deviation");
         check("kube-simulator trace, format 1\ntest: x\n", "does not name its simulation");
-        check("kube-simulator trace, format 1\nnonsense\n", "none of a trace file");
+        check("kube-simulator trace, format 1\nnonsense\n", "does not belong to a trace file");
     }
 
     #[test]

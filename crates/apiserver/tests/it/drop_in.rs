@@ -436,7 +436,7 @@ async fn the_api_server_gives_each_certificate_the_rights_of_its_user() {
     assert!(succeeded);
     assert_eq!(
         errors,
-        "kube-apiserver-embedded in place of kube-apiserver: without effect: --allow-privileged, \
+        "kube-apiserver-embedded in place of kube-apiserver: flags without effect: --allow-privileged, \
          --etcd-servers\n"
     );
 }

@@ -33,7 +33,7 @@ pub(super) struct Arguments {
     /// Deployment of the operator; by default the one with the name of the package, in the namespace of the same name
     #[arg(long, value_name = "NAMESPACE/NAME", requires = "context")]
     deployment: Option<NamespacedName>,
-    /// Service account that may read explanations, of which kubectl creates a token
+    /// Service account that may read explanations; kubectl creates a token for it
     #[arg(long, value_name = "NAMESPACE/NAME", requires = "context")]
     account: Option<NamespacedName>,
     /// File with the bearer token; by default the token is in $OPERATOR_TOKEN

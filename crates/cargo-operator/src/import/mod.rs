@@ -44,7 +44,7 @@ pub struct Import {
     /// File with the CustomResourceDefinition, `-` for standard input, its https:// address, or its name in the cluster of --context
     #[arg(value_name = "FILE|URL|NAME")]
     source: String,
-    /// The kind, if there are several; with its group, if several have one name
+    /// Kind to import, if there are several; with its group, if several have the same name
     #[arg(long, value_name = "KIND[.GROUP]")]
     kind: Option<String>,
     /// Version of the kind; by default the one in which objects are stored

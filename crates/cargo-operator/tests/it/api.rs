@@ -97,7 +97,7 @@ fn webhooks_are_a_file_and_a_call_in_the_controller() {
         let text = errors(&again);
         assert!(text.contains("Album has webhooks already"), "{text}");
         assert!(
-            text.contains("Hint a Defaulter belongs in src/album/webhooks.rs and .defaulted() after "),
+            text.contains("Hint implement Defaulter in src/album/webhooks.rs and add .defaulted() after "),
             "{text}"
         );
     }
@@ -152,7 +152,7 @@ fn problems_are_named_and_change_nothing() {
         ("api Photo --version 2", 2, "\"2\" cannot be a version"),
         ("api Photo", 1, "tests/photo.rs exists already, so nothing was changed"),
         ("api Album", 1, "src/lib.rs has a module album already"),
-        ("webhook Photo --defaulting", 2, "there is no kind Photo: no file "),
+        ("webhook Photo --defaulting", 2, "there is no kind Photo: the file "),
         ("webhook Album", 2, "<--defaulting|--validation|--conversion <VERSION>>"),
         ("webhook Album --conversion v1", 2, "Album has version v1 already"),
     ] {

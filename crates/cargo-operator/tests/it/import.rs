@@ -129,7 +129,11 @@ fn definitions_that_cannot_be_read_are_named_in_one_line_and_nothing_is_written(
             "Gateway: .spec has type string in the schema, but the Rust type needs an object there",
         ),
         ("name.yaml", 1, "Option: the generated file uses this name for something else"),
-        ("word.yaml", 2, "\"Type\" cannot be imported: type is a keyword of Rust"),
+        (
+            "word.yaml",
+            2,
+            "\"Type\" cannot be imported: its module would be named type, which is a keyword of Rust",
+        ),
         ("definitions.yaml", 2, "definitions.yaml has 2 kinds: Tunnel, Gateway"),
         ("definitions.yaml --kind Pod", 2, "definitions.yaml has no kind Pod; it has Tunnel, Gateway"),
         ("definitions.yaml --kind Tunnel --version v3", 2, "Tunnel has no version v3; it has v1alpha1, v1"),

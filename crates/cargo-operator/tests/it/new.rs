@@ -77,7 +77,10 @@ fn bad_names_are_refused_with_one_line_and_nothing_is_written() {
             "\"photo\" cannot be a kind: use letters and digits, beginning with a capital",
         ),
         ("new a --kind Photo-Album", "\"Photo-Album\" cannot be a kind: use letters"),
-        ("new a --kind Type", "\"Type\" cannot be a kind: type is a keyword of Rust"),
+        (
+            "new a --kind Type",
+            "\"Type\" cannot be a kind: its module would be named type, which is a keyword of Rust",
+        ),
         ("new a --kind ConfigMap", "the generated code uses the name ConfigMap for something else"),
         ("new a --kind Condition", "the generated code uses the name Condition for something else"),
         ("new a --kind Key", "the generated code uses the name key for something else"),

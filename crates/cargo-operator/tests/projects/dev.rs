@@ -314,7 +314,7 @@ pub(crate) fn the_operator_follows_its_sources(projects: &Projects) {
     // session has its objects, and prints their changes.
     for (before, after) in [("good night", "good day"), ("good day", "good evening")] {
         let mut killed = Session::start(projects.operator_command("dev", "album"));
-        killed.wait_for(", 1 album, 1 photo, 1 song from before");
+        killed.wait_for(", 1 album, 1 photo, 1 song of the previous session");
         killed.wait_for("Kubeconfig export KUBECONFIG=");
         killed.wait_for("Applied 3 objects from samples");
         edit(&folder.join("samples/album.yaml"), before, after);

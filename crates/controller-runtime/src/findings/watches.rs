@@ -47,7 +47,7 @@ pub(crate) fn finding(
             format!("has received nothing for {}: cached objects may be out of date", Span(*silence))
         }
         (true, None) => format!("has received nothing since {begin}: cached objects may be out of date"),
-        (false, _) => format!("is incomplete: its initial list fails since {begin}"),
+        (false, _) => format!("is incomplete: its initial list has failed since {begin}"),
     };
     let message = beginning(without_stop(&failure.message), LONGEST);
     let readers = match readers {

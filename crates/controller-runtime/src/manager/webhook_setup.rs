@@ -67,7 +67,7 @@ impl Manager {
                 let ready = match (address.borrow().is_some(), &*kept.borrow()) {
                     _ if registered.is_empty() => Ok(()),
                     (_, KeeperState::Failing(reason)) => Err(reason.clone()),
-                    (false, _) => Err("the webhook server does not listen".to_owned()),
+                    (false, _) => Err("the webhook server is not listening yet".to_owned()),
                     (true, KeeperState::Pending) => {
                         Err("the authority of the webhook certificate is not in all caBundles yet".to_owned())
                     }

@@ -48,16 +48,21 @@ const RULES: [RiskRule; 7] = [
             };
             any_target || has_verb(declared, "*")
         },
-        "a right is for everything",
+        "a right covers all resources, all paths or all verbs",
         "name the resource and the verbs",
     ),
     (
         "escalate",
         |declared| has_verb(declared, "escalate"),
-        "roles beyond own rights can be written",
+        "roles with more rights than the operator has can be written",
         "leave out the verb",
     ),
-    ("bind", |declared| has_verb(declared, "bind"), "roles beyond own rights can be bound", "name the roles"),
+    (
+        "bind",
+        |declared| has_verb(declared, "bind"),
+        "roles with more rights than the operator has can be bound",
+        "name the roles",
+    ),
     (
         "impersonate",
         |declared| has_verb(declared, "impersonate"),

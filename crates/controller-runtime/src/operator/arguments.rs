@@ -148,7 +148,7 @@ pub(super) fn run_flags(operator: &Operator, arguments: &[String]) -> Result<Fla
         None => Ok(parsed.flags),
         Some(Command::Run(run)) => Ok(run.flags),
         Some(_) => Err(CommandError::arguments(
-            "only flags of `run`, such as --leader-elect, may follow --, and no other command".to_owned(),
+            "only flags of `run`, such as --leader-elect, may follow --: leave out the command".to_owned(),
         )),
     }
 }

@@ -377,7 +377,7 @@ async fn an_api_server_that_is_behind_is_named_when_the_start_times_out() {
         let _widgets = manager.cache().of::<Widget>().not_older_than(&"1000000".into()).build().unwrap();
         let error = Running::begin(manager).end().await.expect_err("it is behind").to_string();
         assert!(
-            error.contains("its version 1 is older than a version that this cache read before"),
+            error.contains("its resource version 1 is older than one that this cache has read"),
             "streams {streams}: {error}"
         );
     }

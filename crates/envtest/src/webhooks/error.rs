@@ -44,7 +44,7 @@ pub enum WebhookError {
     /// Webhooks are served, but there is no configuration of them.
     #[error(
         "there are no webhook configurations: pass those of the operator, with controller-runtime \
-         `manager.webhooks().configurations(&service).manifests()`, or name their files by `Builder::webhooks_from`"
+         `manager.webhooks().configurations(&service).manifests()`, or name their files with `Builder::webhooks_from`"
     )]
     NoConfigurations,
     /// The API server rejected a configuration.
@@ -110,7 +110,7 @@ pub enum WebhookError {
     },
     /// An operator serves webhooks, but was created without an environment.
     #[error(
-        "the operator does not belong to an environment: create it by `Environment::operator`, or add `Operator::webhooks(env.webhooks())`"
+        "the operator does not belong to an environment: create it with `Environment::operator`, or add `Operator::webhooks(env.webhooks())`"
     )]
     NoEnvironment,
 }

@@ -198,8 +198,8 @@ async fn configurations_that_cannot_be_used_are_errors_of_the_start() {
     let missing = failure(operator(&env, &serving(), &[conversion])).await;
     assert_eq!(
         missing,
-        "the conversion of CustomResourceDefinition as.example.com of the operator cannot be installed, because there is no such \
-         definition: add it by `Builder::crd`"
+        "the conversion of CustomResourceDefinition as.example.com of the operator cannot be installed, because its \
+         CustomResourceDefinition does not exist: add it with `Builder::crd`"
     );
     let homeless = Operator::new(env.client(), |instance: Instance| async move {
         Ok(instance.serve_webhooks(serving(), configuration(SERVED)).await?)

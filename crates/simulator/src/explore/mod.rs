@@ -280,7 +280,7 @@ impl Report {
     pub(crate) fn check_conditions(&self, simulation: &str) {
         assert!(
             self.never.is_empty() || !self.is_complete(),
-            "the simulation {simulation:?} does not test what it is about: in none of its runs holds {:?}",
+            "the simulation {simulation:?} does not test its subject: no run met the conditions {:?} of Simulation::sometimes",
             self.never
         );
     }
@@ -307,7 +307,7 @@ impl fmt::Display for Report {
             write!(f, "; the budget ended before the rest")?;
         }
         if self.did_not_happen > 0 {
-            write!(f, "; {} found no place for their deviation", self.did_not_happen)?;
+            write!(f, "; in {} the deviation did not happen", self.did_not_happen)?;
         }
         Ok(())
     }
@@ -411,6 +411,6 @@ mod tests {
         };
         assert_eq!(report(7, 0), "crashes: 7 of 7 plans played");
         assert_eq!(report(3, 0), "crashes: 3 of 7 plans played; the budget ended before the rest");
-        assert_eq!(report(7, 1), "crashes: 7 of 7 plans played; 1 found no place for their deviation");
+        assert_eq!(report(7, 1), "crashes: 7 of 7 plans played; in 1 the deviation did not happen");
     }
 }

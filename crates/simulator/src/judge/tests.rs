@@ -22,10 +22,10 @@ fn a_request_that_fails_in_both_runs_is_no_violation() {
 
 #[test]
 fn a_write_without_the_lead_is_a_violation_unless_it_happens_without_faults() {
-    let write = |call: &str| BTreeMap::from([(call.to_owned(), "a does not lead, b does".to_owned())]);
+    let write = |call: &str| BTreeMap::from([(call.to_owned(), "a no longer leads, but b does".to_owned())]);
     assert_eq!(compare_leads(&write("apply x"), &write("apply x")), None);
     let violation = compare_leads(&write("apply x"), &write("apply y")).unwrap();
-    assert_eq!(violation.title, "a does not lead, b does, and sends: apply y");
+    assert_eq!(violation.title, "a no longer leads, but b does; the former still sends: apply y");
 }
 
 #[test]

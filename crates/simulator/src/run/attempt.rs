@@ -30,7 +30,7 @@ impl Attempt {
                 }
                 sleep(Duration::from_secs(1)).await;
             }
-            Err(format!("{ATTEMPTS} attempts failed, one a virtual second, the last one with: {last}"))
+            Err(format!("{ATTEMPTS} attempts failed, one per virtual second, the last one with: {last}"))
         };
         Self { name, tries: Box::pin(tries), result: None }
     }

@@ -247,7 +247,7 @@ impl Run<'_> {
             }
             let is_leader = |other: &&Process| other.program == process.program && other.leads();
             if let Some(leader) = self.processes.iter().find(is_leader) {
-                let processes = format!("{actor} does not lead any more, {} does", leader.actor);
+                let processes = format!("{actor} no longer leads, but {} does", leader.actor);
                 self.without_lead.entry(name.to_string()).or_insert(processes);
             }
         }
@@ -311,7 +311,7 @@ impl Run<'_> {
             Err(format!("it panicked: {message}").into())
         });
         let manager = made.map_err(|error| End::OperatorEnded {
-            reason: format!("the {} cannot be made: {}", program.name, describe(&*error)),
+            reason: format!("the {} cannot be created: {}", program.name, describe(&*error)),
         })?;
         let process = &mut self.processes[index];
         process.manager = Some(manager.downgrade());

@@ -29,7 +29,7 @@ const PROGRAM: Program = Program {
         ("listen-client-urls", "URLs of the health endpoint; by default http://localhost:2379"),
         ("version", "print the version"),
     ],
-    about: "kube-apiserver-embedded in place of etcd, for test environments: an endpoint /health, and no storage. The kube-apiserver\n\
+    about: "kube-apiserver-embedded in place of etcd, for test environments: it serves /health and stores nothing. The kube-apiserver\n\
             beside it needs none.",
 };
 

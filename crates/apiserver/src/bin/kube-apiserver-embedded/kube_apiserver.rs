@@ -29,7 +29,7 @@ const PROGRAM: Program = Program {
         ("event-ttl", "time that Events are kept; by default 1h"),
         ("help", "print this help"),
         ("secure-port", "port to listen on with TLS; by default 6443"),
-        ("service-account-issuer", "issuer of service account tokens; the first one counts"),
+        ("service-account-issuer", "issuer of service account tokens; the first one is used"),
         ("service-account-key-file", "keys whose tokens are accepted; may be repeated"),
         ("service-account-signing-key-file", "private key that signs tokens of service accounts"),
         ("service-cluster-ip-range", "range of IPv4 addresses of Services; by default 10.0.0.0/24"),
@@ -83,7 +83,7 @@ pub(crate) async fn run(arguments: Vec<OsString>) -> Result<(), String> {
     let level = flags.value("v").and_then(|level| level.parse::<u8>().ok()).unwrap_or(0);
     log_from(if level >= 4 { LevelFilter::DEBUG } else { LevelFilter::WARN });
     if let Some(ignored) = flags.without_effect() {
-        eprintln!("kube-apiserver-embedded in place of kube-apiserver: without effect: {ignored}");
+        eprintln!("kube-apiserver-embedded in place of kube-apiserver: flags without effect: {ignored}");
     }
     // Signals are received before the port is open, so that a signal right after the first response is not missed.
     let terminated = terminated()?;
@@ -135,7 +135,9 @@ fn options(flags: &Flags) -> Result<Options, String> {
 /// Reads the range of Services: the one for IPv4, if there are two.
 fn service_range(ranges: &str) -> Result<ServiceRange, String> {
     let range = ranges.split(',').find(|range| !range.contains(':')).ok_or_else(|| {
-        format!("--service-cluster-ip-range {ranges:?}: there are only IPv4 addresses here: add a range such as 10.0.0.0/24")
+        format!(
+            "--service-cluster-ip-range {ranges:?}: only IPv4 is supported: add a range such as 10.0.0.0/24"
+        )
     })?;
     range.parse().map_err(|why| format!("--service-cluster-ip-range: {why}"))
 }
@@ -151,7 +153,7 @@ fn plugins(flags: &Flags, list: &'static str) -> Result<Vec<AdmissionPlugin>, St
             return Err(format!("--{list}: plugin {name:?} is unknown"));
         } else if list.starts_with("enable") {
             eprintln!(
-                "kube-apiserver-embedded in place of kube-apiserver: there is no admission plugin {name} here"
+                "kube-apiserver-embedded in place of kube-apiserver: admission plugin {name} is not supported and has no effect"
             );
         }
     }

@@ -147,7 +147,7 @@ impl fmt::Display for ConfigError {
                 write!(f, "{origin} cannot be used: {}", reason.lines().next().unwrap_or_default())?;
                 match &**source {
                     KubeconfigError::ReadConfig(..) | KubeconfigError::FindPath => {
-                        f.write_str("; name another file by --kubeconfig or $KUBECONFIG")
+                        f.write_str("; name another file with --kubeconfig or $KUBECONFIG")
                     }
                     _ => Ok(()),
                 }
@@ -159,13 +159,13 @@ impl fmt::Display for ConfigError {
                 }
                 if contexts.is_empty() {
                     return f.write_str(
-                        ", nor any other context: name another file by --kubeconfig or $KUBECONFIG",
+                        ", nor any other context: name another file with --kubeconfig or $KUBECONFIG",
                     );
                 }
                 let contexts = contexts.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ");
                 write!(
                     f,
-                    "; it has {contexts}: choose one of them (`kubectl config use-context`), or name another file by --kubeconfig or $KUBECONFIG"
+                    "; it has {contexts}: choose one of them (`kubectl config use-context`), or name another file with --kubeconfig or $KUBECONFIG"
                 )
             }
             #[cfg(feature = "clap")]
@@ -233,7 +233,7 @@ mod tests {
         }
         let named = format!("the kubeconfig {}", file.display());
         let error = get_config(Some(&file), Some("three")).await.expect_err("there are two");
-        let cure = "choose one of them (`kubectl config use-context`), or name another file by --kubeconfig or $KUBECONFIG";
+        let cure = "choose one of them (`kubectl config use-context`), or name another file with --kubeconfig or $KUBECONFIG";
         assert_eq!(
             error.to_string(),
             format!("{named} has no context \"three\"; it has \"one\", \"two\": {cure}")
@@ -249,7 +249,7 @@ mod tests {
         fs::remove_file(&file).expect("it is there");
         let error = get_config(Some(&file), None).await.expect_err("there is no file");
         let reason = io::Error::from_raw_os_error(2); // ENOENT
-        let cure = "name another file by --kubeconfig or $KUBECONFIG";
+        let cure = "name another file with --kubeconfig or $KUBECONFIG";
         assert_eq!(error.to_string(), format!("{named} cannot be used: {reason}; {cure}"));
         assert!(error.source().is_none(), "each cause is printed once");
     }

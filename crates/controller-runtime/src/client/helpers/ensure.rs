@@ -163,7 +163,7 @@ async fn ensure_once<K: Object>(
     let mut new = found.clone().unwrap_or_else(|| object.clone());
     mutate(&mut new).map_err(|error| fail("the function that changes the object failed").caused_by(error))?;
     if client.find_key(&new).as_ref() != Some(&key) {
-        return Err(fail("the name or namespace was changed, so it would be another object"));
+        return Err(fail("the function changed the name or namespace of the object: leave both unchanged"));
     }
     let Some(old) = found else {
         return Ok((client.create(&new).await?, Ensured::Created));

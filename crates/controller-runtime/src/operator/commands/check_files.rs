@@ -139,7 +139,7 @@ impl Report<'_> {
         let mut text = String::new();
         for FileDifference { path, differences, is_missing } in &self.different {
             let path = path.display();
-            let fact = if *is_missing { "does not exist" } else { "is not what the program renders" };
+            let fact = if *is_missing { "does not exist" } else { "differs from the output of the program" };
             line(&mut text, format_args!("error: {path} {fact}"));
             for difference in differences {
                 let places = self.places(difference);
@@ -170,7 +170,7 @@ impl Report<'_> {
         for exception in &self.judgement.unused {
             line(
                 &mut text,
-                format_args!("warning: the exception at {:?} allows no change: remove it", exception.at),
+                format_args!("warning: the exception at {:?} matches no change: remove it", exception.at),
             );
         }
         for risk in risks(self.program.declarations()) {

@@ -142,7 +142,7 @@ async fn rendering_again_keeps_edits_and_removes_stale_templates() {
     let check = format!("{line} --check");
     let (code, text) = answer(&guestbook(), &check).await.expect_err("the chart has webhooks");
     assert!(
-        code == 3 && text.contains("deployment-guestbook.yaml is not what the program renders"),
+        code == 3 && text.contains("deployment-guestbook.yaml differs from the output of the program"),
         "{text}"
     );
     let changed = answer(&guestbook(), &line).await.expect("files");

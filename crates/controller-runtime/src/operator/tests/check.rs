@@ -97,7 +97,7 @@ async fn each_drift_of_the_file_is_reported() {
         let (code, text) = check(&guestbook(), folder.path(), "").await.expect_err(expected);
         assert!(code == 3 && text.contains(expected), "{expected} is not in {text}");
         assert!(
-            text.starts_with(&format!("error: {} is not what the program renders\n", file.display())),
+            text.starts_with(&format!("error: {} differs from the output of the program\n", file.display())),
             "{text}"
         );
         assert!(text.contains("hint: the same command with --out"), "{text}");

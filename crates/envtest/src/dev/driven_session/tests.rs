@@ -192,7 +192,7 @@ async fn a_line_that_is_too_long_ends_the_session() {
     driven.message().await;
     let longest = " ".repeat(MAX as usize);
     let error = driven.error(&longest).await;
-    assert!(error.starts_with("request: a line is no request"), "{error}");
+    assert!(error.starts_with("request: a line is not a request of schema"), "{error}");
     let error = driven.error(&format!("{longest} ")).await;
     assert_eq!(error, "request: a line has more than 4096 bytes");
     assert!(ended(&mut driven.served, WITHIN).await.is_err(), "the process fails");

@@ -27,7 +27,7 @@ static ALLOCATOR: MiMalloc = MiMalloc;
 const USAGE: &str = "usage: kube-simulator report [FILE…]   sums up the files that SIMULATION_REPORT names; without files it plays the\n\
                      \u{20}                                    corpus and the examples, and measures, which takes half an hour\n\
                      \u{20}      kube-simulator figures [NAME…]  measures only\n\
-                     \u{20}      kube-simulator traces NUMBER    plays one plan that often, and prints a hash of the traces";
+                     \u{20}      kube-simulator traces NUMBER    plays one plan NUMBER times, and prints a hash of the traces";
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);

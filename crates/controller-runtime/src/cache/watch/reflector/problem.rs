@@ -49,7 +49,7 @@ impl WatchProblem {
                 Self::silent("the watch missed an event that a probe of it received".to_owned())
             }
             Death::Unanswered => Self::silent(format!(
-                "the watch was silent, and the API server did not answer a probe of it: no sign of life for {silent} s"
+                "the watch was silent, and the API server did not answer a probe of it: the watch received nothing for {silent} s"
             )),
             Death::Unreachable => Self::transient(
                 "the watch was silent, and a probe of it did not reach the API server".to_owned(),
@@ -59,7 +59,7 @@ impl WatchProblem {
             ),
             Death::Expired => Self::new(
                 RequestFailure::Expired,
-                "the watch was silent, and its version is too old to be probed from".to_owned(),
+                "the watch was silent, and its resource version is too old to start a probe from".to_owned(),
             ),
         }
     }
