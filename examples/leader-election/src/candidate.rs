@@ -20,7 +20,7 @@ impl Runnable for LeaderTask {
 
     async fn start(&self, cx: RunContext) -> Result<(), BoxError> {
         let token = cx.fencing_token().unwrap_or_default();
-        println!("{} leads; the lease has changed hands {token} times before", self.name);
+        println!("{} leads; the lease had {token} changes of holder before", self.name);
         cx.shutdown().await;
         println!("{} is stopping", self.name);
         Ok(())

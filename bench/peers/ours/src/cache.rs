@@ -43,7 +43,7 @@ impl PodCache {
             "budget" => Retain::default(),
             "compact" => Retain::Compact,
             "decoded" => Retain::Decoded,
-            other => anyhow::bail!("{other}: say budget, compact or decoded"),
+            other => anyhow::bail!("unknown variant {other}: use budget, compact or decoded"),
         };
         let manager = manager.with(|options| options.cache(CacheOptions::default().retain(retain)));
         let pods = manager.cached::<Pod>();

@@ -30,7 +30,9 @@ pub(crate) async fn run(workload: &str, count: usize) -> anyhow::Result<Reply> {
             let at = |share: usize| late[(late.len() - 1) * share / 100].as_secs_f64() * 1e6;
             Reply::figures([("p50_us", at(50)), ("p99_us", at(99))])
         }
-        "heap" => Reply::Unsupported("another program counts bytes: they cost time"),
+        "heap" => {
+            Reply::Unsupported("the program bench-peer-ours-heap counts bytes, because counting takes time")
+        }
         other => anyhow::bail!("queue.{other}: no such workload"),
     })
 }

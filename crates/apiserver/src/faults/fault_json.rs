@@ -21,6 +21,6 @@ pub(super) mod duration {
         let text = String::deserialize(deserializer)?;
         let duration = go::duration(&text).map_err(D::Error::custom)?;
         Duration::try_from(duration)
-            .map_err(|_| D::Error::custom(format!("{text}: a time here is not negative")))
+            .map_err(|_| D::Error::custom(format!("{text} is negative: give a duration of zero or more")))
     }
 }

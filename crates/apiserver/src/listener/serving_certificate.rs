@@ -52,7 +52,7 @@ pub enum InvalidServingCertificate {
         source: io::Error,
     },
     /// The content of a file is refused.
-    #[error("file {}", path.display())]
+    #[error("serving certificate file {}", path.display())]
     InFile {
         /// Path of the file.
         path: PathBuf,

@@ -268,7 +268,7 @@ impl Writer<'_> {
         depth: usize,
     ) -> Result<Type, String> {
         if depth > MAX_DEPTH {
-            return Ok(self.any(path, "it is nested too deeply", doc));
+            return Ok(self.any(path, "it is nested deeply", doc));
         }
         if schema["x-kubernetes-int-or-string"] == true {
             return Ok(Type::IntOrString);

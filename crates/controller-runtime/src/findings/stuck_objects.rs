@@ -66,7 +66,7 @@ fn stuck(
     let begin = format!("{subject} was deleted {} ago and waits for", Span(age));
     let (text, next) = if let Some(finalizer) = ours.first() {
         let why = failure.map_or_else(
-            || "No run for this object has failed lately".to_owned(),
+            || "No run for this object has failed recently".to_owned(),
             |LastFailure { controller, ended, error }| {
                 let at = TimeOfDay { at: *ended, now };
                 format!(

@@ -43,7 +43,7 @@ pub enum ManagerError {
     },
     /// Something did not finish in time when the manager stopped, and was dropped.
     #[error(
-        "the manager's shutdown timeout of {} s has passed; these were still running and have been dropped: {}",
+        "the manager's shutdown timeout of {} s has passed; these reconciles and runnables were still running and have been dropped: {}",
         timeout.as_secs_f32(),
         unfinished.join(", ")
     )]
@@ -55,7 +55,7 @@ pub enum ManagerError {
     },
     /// Something could not be stopped: it still runs, without reaching an `.await` at which it could be dropped.
     #[error(
-        "the manager could not stop these, because they do not reach an .await (use tokio::task::spawn_blocking for long \
+        "the manager could not stop these reconciles and runnables, because they do not reach an .await (use tokio::task::spawn_blocking for long \
          computations): {}",
         unstoppable.join(", ")
     )]

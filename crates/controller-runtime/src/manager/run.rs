@@ -404,7 +404,7 @@ impl ManagerRun<'_> {
         self.losing.iter_mut().for_each(|losing| losing.is_logged = true);
         let overdue = self.holdouts(|tokens| tokens.aborting.is_cancelled());
         tracing::error!(
-            "these still run {} s after the lease was lost, because they do not reach an .await; the liveness check fails until \
+            "these reconciles and runnables still run {} s after the lease was lost, because they do not reach an .await; the liveness check fails until \
              they end: {}",
             ABORT.as_secs(),
             overdue.join(", ")

@@ -103,7 +103,7 @@ async fn custom_options_are_sent_with_a_delete() {
     let error = client.delete_key(&key("a")).option("dryRun", json!(["All"])).await.unwrap_err();
     assert_eq!(
         error.to_string(),
-        "delete widgets.example.com default/a: not sent: option dryRun is reserved by the client: set it by the method of the request"
+        "delete widgets.example.com default/a: not sent: option dryRun is reserved by the client: set it with the method of the request"
     );
     let all = client.delete_all::<Widget>().in_namespace("default").option("preconditions", json!({}));
     assert_eq!(all.await.unwrap_err().kind(), &ErrorKind::NotSent);
@@ -136,7 +136,7 @@ async fn custom_query_parameters_are_sent_and_reserved_ones_refused() {
     ];
     assert_eq!(*paths.lock().unwrap(), expected);
 
-    let message = "get widgets.example.com default/a: not sent: query parameter watch is reserved by the client: set it by the option of the request";
+    let message = "get widgets.example.com default/a: not sent: query parameter watch is reserved by the client: set it with the option of the request";
     assert_eq!(client.get(&key("a")).query("watch", "true").await.unwrap_err().to_string(), message);
     for refused in [
         client.create(&widget("b", 1)).query("dryRun", "All").await.map(drop),

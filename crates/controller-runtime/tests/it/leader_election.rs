@@ -199,7 +199,7 @@ async fn unfinished_reconciles_are_dropped_before_the_lease_is_released() {
     let error = running.stop().await.unwrap_err();
     assert_eq!(
         error.to_string(),
-        "the manager's shutdown timeout of 3 s has passed; these were still running and have been dropped: deaf"
+        "the manager's shutdown timeout of 3 s has passed; these reconciles and runnables were still running and have been dropped: deaf"
     );
     assert_eq!(lease(&env).await.0, "");
 }

@@ -278,6 +278,6 @@ async fn a_running_request_has_a_minute_at_the_stop_or_less_if_the_shutdown_has(
     assert_eq!((seconds, &*answer), (30, ""));
     assert_eq!(
         ended.unwrap_err().to_string(),
-        "the manager's shutdown timeout of 30 s has passed; these were still running and have been dropped: metrics"
+        "the manager's shutdown timeout of 30 s has passed; these reconciles and runnables were still running and have been dropped: metrics"
     );
 }

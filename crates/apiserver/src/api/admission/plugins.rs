@@ -115,7 +115,7 @@ impl fmt::Display for AdmissionPlugin {
 
 /// Error for a name that no admission plugin has.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("unknown admission plugin \"{name}\"; known are {}", known())]
+#[error("unknown admission plugin \"{name}\"; the known plugins are {}", known())]
 pub struct UnknownAdmissionPlugin {
     name: String,
 }
@@ -143,10 +143,8 @@ mod tests {
             assert_eq!(plugin.to_string().parse(), Ok(plugin));
         }
         let error = "AlwaysAdmit".parse::<AdmissionPlugin>().unwrap_err();
-        assert!(
-            error
-                .to_string()
-                .starts_with("unknown admission plugin \"AlwaysAdmit\"; known are NamespaceLifecycle, ")
-        );
+        assert!(error.to_string().starts_with(
+            "unknown admission plugin \"AlwaysAdmit\"; the known plugins are NamespaceLifecycle, "
+        ));
     }
 }

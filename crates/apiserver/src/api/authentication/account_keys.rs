@@ -48,7 +48,7 @@ pub enum InvalidServiceAccountKey {
         source: io::Error,
     },
     /// The content of a file is refused.
-    #[error("file {}", path.display())]
+    #[error("service account key file {}", path.display())]
     InFile {
         /// Path of the file.
         path: PathBuf,

@@ -47,7 +47,7 @@ pub enum InvalidClientAuthority {
         source: io::Error,
     },
     /// The content of a file is refused.
-    #[error("file {}", path.display())]
+    #[error("client CA file {}", path.display())]
     InFile {
         /// Path of the file.
         path: PathBuf,

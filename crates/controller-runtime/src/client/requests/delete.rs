@@ -85,7 +85,7 @@ impl DeleteOptions {
         if let Some(name) = RESERVED.iter().find(|name| self.more.contains_key(**name)) {
             return Err(ClientError::not_sent(
                 call,
-                format!("option {name} is reserved by the client: set it by the method of the request"),
+                format!("option {name} is reserved by the client: set it with the method of the request"),
             ));
         }
         call.dry_run = !self.dry_run.is_empty();

@@ -221,7 +221,7 @@ impl Call {
             // The server would act on the caller's value, while this client acts on its own option.
             if RESERVED.contains(&&**name) || self.query.iter().any(|(known, _)| known == name) {
                 let reason = format!(
-                    "query parameter {name} is reserved by the client: set it by the option of the request"
+                    "query parameter {name} is reserved by the client: set it with the option of the request"
                 );
                 return Err(ClientError::not_sent(self, reason));
             }

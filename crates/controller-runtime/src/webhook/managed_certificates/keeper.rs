@@ -349,7 +349,7 @@ impl SelfManaged {
                 self.rotation.secret_has(generations, now);
                 let secret = self.key();
                 if let Some(id) = id {
-                    tracing::info!(%secret, id, "made a webhook certificate");
+                    tracing::info!(%secret, id, "created a webhook certificate");
                 } else {
                     tracing::info!(%secret, "restored the webhook certificates in the Secret");
                 }

@@ -56,7 +56,7 @@ async fn unfinished_reconciles_are_named_after_the_grace_period() {
     let text = result.expect_err("it takes a minute");
     assert_eq!(
         text,
-        "the manager's shutdown timeout of 30 s has passed; these were still running and have been dropped: \
+        "the manager's shutdown timeout of 30 s has passed; these reconciles and runnables were still running and have been dropped: \
          widget: Widget default/a"
     );
 }
@@ -177,7 +177,7 @@ fn a_reconcile_that_blocks_its_thread_is_named_when_the_manager_stops() {
     stop.store(1, SeqCst);
     assert_eq!(
         error,
-        "the manager could not stop these, because they do not reach an .await (use tokio::task::spawn_blocking for long \
+        "the manager could not stop these reconciles and runnables, because they do not reach an .await (use tokio::task::spawn_blocking for long \
          computations): busy, widget: Widget default/a"
     );
 }

@@ -97,7 +97,7 @@ impl WatchProblem {
         Self::new(
             RequestFailure::Behind,
             format!(
-                "the API server is behind: its version {version} is older than a version that this cache read before"
+                "the API server is behind: its resource version {version} is older than one that this cache has read"
             ),
         )
     }
