@@ -14,6 +14,7 @@ pub(super) fn check_url(text: &str, field: &str, errors: &mut Vec<FieldError>) {
     let url = match Url::parse(text) {
         Ok(url) => url,
         Err(why) => {
+            // kube-apiserver gives an invalid URL the reason of a missing one.
             errors.push(FieldError::required(field, &format!("url must be a valid URL: {why}; {form}")));
             return;
         }

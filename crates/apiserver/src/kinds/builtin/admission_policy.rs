@@ -90,6 +90,7 @@ fn kind_of(resource: &Resource) -> PolicyKind {
 /// Sets defaults of a policy's match criteria.
 fn default_match_resources(criteria: &mut Value) {
     set_pointer(criteria, "matchPolicy", json!("Equivalent"));
+    // For Go, an empty selector matches everything, but an absent one matches nothing.
     set(criteria, "namespaceSelector", json!({}));
     set(criteria, "objectSelector", json!({}));
     for rules in ["resourceRules", "excludeResourceRules"] {

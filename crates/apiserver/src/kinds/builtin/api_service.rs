@@ -23,6 +23,7 @@ impl BuiltinKind for APIService {
     }
 
     fn prepare_create(&self, context: &WriteContext<'_>, object: &mut Value) {
+        // No backend has to become reachable, so a local APIService is available from its creation on.
         if object["spec"]["service"].is_null() {
             object["status"] = json!({"conditions": [local(&context.now_seconds())]});
         }

@@ -67,6 +67,7 @@ impl BuiltinKind for CronJob {
             errors.extend(not_negative(spec, field, "spec"));
         }
         let name = text(&new["metadata"], "name");
+        // Older servers accepted longer names. Their CronJobs must stay writable.
         if old.is_none() && name.len() > MAX_NAME {
             let why = format!("must be no more than {MAX_NAME} characters");
             errors.push(invalid_text("metadata.name", name, &why));
@@ -84,6 +85,7 @@ impl BuiltinKind for CronJob {
             warnings
                 .extend(job::many_indexes(&object["spec"]["jobTemplate"]["spec"], "spec.jobTemplate.spec"));
         }
+        // In a new CronJob, a time zone in the schedule is an error.
         if old.is_some() && text(&object["spec"], "schedule").contains("TZ") {
             // kube-apiserver's message has `spec` twice.
             warnings.push(

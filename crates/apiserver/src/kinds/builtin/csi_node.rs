@@ -65,6 +65,7 @@ fn changed_drivers(old: &Value, new: &Value) -> Vec<FieldError> {
             let keys = list(driver, "topologyKeys");
             if driver["nodeID"] != before["nodeID"] || keys != list(before, "topologyKeys") {
                 let mut shown = driver.clone();
+                // kube-apiserver clears the field before the comparison, and shows the result.
                 shown["allocatable"] = Value::Null;
                 let shown = internal_text("storage.CSINodeDriver", &shown);
                 errors.push(FieldError::invalid("spec.drivers", &shown, IMMUTABLE));

@@ -68,6 +68,7 @@ impl BuiltinKind for DaemonSet {
 
     fn prepare_update(&self, _context: &WriteContext<'_>, old: &Value, new: &mut Value) {
         let changed = old["spec"]["template"] != new["spec"]["template"];
+        // A client can choose the counter only for a new DaemonSet. An update continues from the stored one.
         let generation = template_generation(old).max(1) + i64::from(changed);
         set_template_generation(new, generation);
     }

@@ -176,6 +176,7 @@ fn validate_hints(hints: &Value, path: &str) -> Vec<FieldError> {
     for (field, wrong) in checks {
         let (targets, path) = (list(hints, field), format!("{path}.{field}"));
         if targets.len() > MAX {
+            // Too many zones end the validation in kube-apiserver, so the nodes are not checked either.
             errors.push(too_many(path, targets.len(), MAX));
             return errors;
         }

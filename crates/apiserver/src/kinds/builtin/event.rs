@@ -185,6 +185,7 @@ fn of_new_version(event: &Value) -> Vec<FieldError> {
     }
     let kind = event["type"].as_str().unwrap_or_default();
     if kind != "Normal" && kind != "Warning" {
+        // kube-apiserver's errors of this validation show an empty text instead of the value.
         errors.push(FieldError::invalid("type", "\"\"", &format!("has invalid value: {kind}")));
     }
     let source = &event["deprecatedSource"];

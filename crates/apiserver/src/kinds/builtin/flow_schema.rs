@@ -38,6 +38,7 @@ impl BuiltinKind for FlowSchema {
     fn validate(&self, _resource: &Resource, new: &Value, _old: Option<&Value>) -> Vec<FieldError> {
         let (name, spec) = (text(&new["metadata"], "name"), &new["spec"]);
         let mut errors = validate(name, spec);
+        // Other specs could lock out administrators (`exempt`), or leave requests without any schema (`catch-all`).
         if fixed_spec(name).is_some_and(|fixed| fixed != *spec) {
             let why = format!("spec of '{name}' must equal the fixed value");
             errors.push(FieldError::invalid(

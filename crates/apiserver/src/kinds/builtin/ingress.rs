@@ -32,6 +32,7 @@ impl BuiltinKind for Ingress {
         let spec = &new["spec"];
         let mut errors = validate(spec, old.map(|old| &old["spec"]));
         let annotation = new["metadata"]["annotations"][CLASS].as_str();
+        // kube-apiserver compares the two at creation only, so an existing Ingress with a conflict stays writable.
         if let (None, Some(given), Some(class)) = (old, annotation, spec["ingressClassName"].as_str())
             && given != class
         {
@@ -162,6 +163,7 @@ fn validate_paths(rule: &Value, path: &str) -> Vec<FieldError> {
 }
 
 fn validate_backend(backend: &Value, path: &str) -> Vec<FieldError> {
+    // kube-apiserver shows an empty text instead of the backend.
     let refuse = |why: &str| vec![invalid_text(path, "", why)];
     let (resource, service) = (&backend["resource"], &backend["service"]);
     match (resource.is_null(), service.is_null()) {

@@ -22,6 +22,7 @@ pub(super) struct IngressClass;
 impl BuiltinKind for IngressClass {
     fn default(&self, class: &mut Value) {
         within(class, "spec", |spec| {
+            // The scope is newer than the reference, which at first could name cluster-scoped objects only.
             within(spec, "parameters", |parameters| set_pointer(parameters, "scope", json!("Cluster")));
         });
     }

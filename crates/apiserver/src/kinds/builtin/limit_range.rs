@@ -125,6 +125,7 @@ fn validate_limit(kind: &str, limit: &Value, path: &str) -> Vec<FieldError> {
     }
     if kind == "PersistentVolumeClaim" && min.get("storage").or(max.get("storage")).is_none() {
         let why = "either minimum or maximum storage value is required, but neither was provided";
+        // The path of kube-apiserver's error names no field of the object.
         errors.push(FieldError::required(format!("{path}.limits"), why));
     }
     validate_names("maxLimitRequestRatio", &ratios, &mut errors);

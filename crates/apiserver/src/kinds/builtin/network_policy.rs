@@ -156,6 +156,7 @@ fn validate_block(block: &Value, known: &BTreeSet<&str>, path: &str) -> Vec<Fiel
     let check = |range: &str, field: &str| address_range(range, field).filter(|_| !known.contains(range));
     let range = text(block, "cidr");
     let mut errors: Vec<FieldError> = check(range, &format!("{path}.cidr")).into_iter().collect();
+    // Exceptions can be compared only with a valid range.
     let Some((start, bits)) = read_range(range) else { return errors };
     for (index, except) in list(block, "except").iter().enumerate() {
         let (except, field) = (except.as_str().unwrap_or_default(), format!("{path}.except[{index}]"));

@@ -39,6 +39,7 @@ impl BuiltinKind for Node {
     }
 
     fn prepare_create(&self, _context: &WriteContext<'_>, node: &mut Value) {
+        // Both fields belong to dynamic kubelet configuration, a feature that was removed.
         drop_config_source(node);
         within(node, "status", |status| put(status, "config", Value::Null));
     }

@@ -217,6 +217,7 @@ pub(super) fn validate_spec(spec: &Value, path: &str, of: VolumeUse<'_>) -> Vec<
     // Like Go's `path.Clean`, this ignores empty and `.` parts.
     let is_root =
         |path: &str| path.starts_with('/') && path.split('/').all(|part| part.is_empty() || part == ".");
+    // Recycling a volume deletes its files, which here are all files of the node.
     if is_root(text(&spec["hostPath"], "path")) && policy == "Recycle" {
         let why = "may not be 'recycle' for a hostPath mount of '/'";
         errors.push(FieldError::forbidden(place("persistentVolumeReclaimPolicy"), why));
@@ -287,6 +288,7 @@ fn validate_sources(spec: &Value, path: &str, of: VolumeUse<'_>) -> Vec<FieldErr
         }
         has_source = true;
         errors.extend(volume_rules::content(kind, &spec[*kind], &format!("{path}.{kind}"), owner));
+        // The scheduler finds the node of a local volume only by its affinity.
         if *kind == "local" && (spec["nodeAffinity"].is_null() || of == VolumeUse::Inline) {
             let why = "Local volume requires node affinity";
             errors.push(FieldError::required(format!("{path}.nodeAffinity"), why));
@@ -388,6 +390,7 @@ fn validate_update(old: &Value, new: &Value) -> Vec<FieldError> {
         let why = format!("spec.persistentvolumesource is immutable after creation\n{diff}");
         errors.push(FieldError::forbidden("spec.persistentvolumesource", &why));
     }
+    // kube-apiserver's paths lack `spec` in this error and the next one.
     errors.extend(immutable("", old, new, &["volumeMode"]));
     let (affinity, affinity_now) = (&old["nodeAffinity"], &new["nodeAffinity"]);
     if !affinity.is_null() && !has_equal_terms(affinity, affinity_now) {

@@ -269,6 +269,7 @@ fn validate_update(old: &Value, new: &Value) -> Vec<FieldError> {
         errors.push(FieldError::forbidden("spec", &why));
     }
     errors.extend(smaller_request(old, new));
+    // kube-apiserver's path lacks `spec`.
     errors.extend(immutable("", &old["spec"], &new["spec"], &["volumeMode"]));
     errors.extend(removed_class(old, new));
     errors

@@ -75,6 +75,7 @@ fn validate_fixed(name: &str, spec: &Value) -> Option<FieldError> {
     };
     let mut compared = spec.clone();
     if name == "exempt" {
+        // Its shares decide how much capacity other levels can borrow, so administrators may adjust them.
         put(&mut compared, "exempt", Value::Null);
     }
     (compared != fixed).then(|| {

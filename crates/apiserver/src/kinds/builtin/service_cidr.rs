@@ -61,6 +61,7 @@ fn validate(spec: &Value) -> Vec<FieldError> {
 /// Checks that the ranges do not change. An update may add a second range.
 fn validate_update(old: &[Value], spec: &Value) -> Vec<FieldError> {
     let new = list(spec, "cidrs");
+    // The second range makes the cluster dual-stack. Addresses of the first one stay valid.
     let is_added = old.len() == 1 && new.len() == 2;
     if old.len() != new.len() && !is_added {
         return vec![FieldError::invalid(PATH, &go::json(&spec["cidrs"]), IMMUTABLE)];

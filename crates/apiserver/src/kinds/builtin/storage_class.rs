@@ -118,6 +118,7 @@ pub(super) fn parameters(parameters: &Value) -> Vec<FieldError> {
     const MAX_SIZE: usize = 256 << 10;
     let entries = || parameters.as_object().into_iter().flatten();
     if entries().count() > MAX_COUNT {
+        // kube-apiserver reports too many parameters as a value that is too long.
         return vec![too_long("parameters", MAX_COUNT)];
     }
     let mut errors = Vec::new();

@@ -120,6 +120,7 @@ fn private_key(der: &[u8]) -> Option<PrivateKey> {
 fn rsa_key(der: &[u8]) -> Option<PrivateKey> {
     const NUMBERS: usize = 9;
     let parts = sequence(der)?;
+    // Keys with more than two primes have another element behind these numbers.
     let numbers: Vec<Integer<'_>> =
         parts.into_iter().take(NUMBERS).map(Integer::try_from).collect::<Result<_, _>>().ok()?;
     let modulus = numbers.get(1).filter(|_| numbers.len() == NUMBERS)?;

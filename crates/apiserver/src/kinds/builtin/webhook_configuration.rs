@@ -42,6 +42,7 @@ impl WebhookConfiguration {
     fn default_webhook(&self, hook: &mut Value) {
         set_pointer(hook, "failurePolicy", json!("Fail"));
         set_pointer(hook, "matchPolicy", json!("Equivalent"));
+        // For Go, an empty selector matches everything, but an absent one matches nothing.
         set(hook, "namespaceSelector", json!({}));
         set(hook, "objectSelector", json!({}));
         set(hook, "timeoutSeconds", json!(10));

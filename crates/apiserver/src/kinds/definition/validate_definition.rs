@@ -59,6 +59,7 @@ pub(crate) fn update(old: &Value, new: &Value) -> Vec<FieldError> {
     check_names(&new["status"]["acceptedNames"], "status.acceptedNames", &mut errors);
     check_stored_versions(new, &mut errors);
     approval::check(new, Some(old), &mut errors);
+    // Definitions that were created with v1beta1 may keep the value.
     if after["preserveUnknownFields"] == true && before["preserveUnknownFields"] != true {
         errors.push(preserve_unknown_fields());
     }

@@ -97,6 +97,7 @@ fn validate_parameter_kind(kind: &Value) -> Vec<FieldError> {
     if given.is_empty() {
         errors.push(FieldError::required(&*version_field, ""));
     } else if version.contains('/') {
+        // Go's parser fails at the second slash, so neither part is validated.
         let why = format!("unexpected GroupVersion string: {given}");
         errors.push(invalid_text(&*version_field, given, &why));
     } else {
@@ -146,6 +147,7 @@ fn validate_criteria(criteria: &Value, path: &str) -> Vec<FieldError> {
 
 /// Checks that no rule of a mutating policy selects deletions.
 fn validate_operations(criteria: &Value, path: &str) -> Vec<FieldError> {
+    // A deletion has no new object that a mutation could change. `*` is accepted nevertheless.
     const OPERATIONS: [&str; 4] = ["*", "CONNECT", "CREATE", "UPDATE"];
     let rules = list(criteria, "resourceRules").iter();
     let operations = rules.flat_map(|rule| list(rule, "operations")).filter_map(Value::as_str);
@@ -220,6 +222,7 @@ fn validate_validation(expressions: &PolicyExpressions, validation: &Value, path
         } else if name == "messageExpression" {
             errors.extend(expressions.message(given, &field));
         } else if given.trim().contains(['\n', '\r']) {
+            // kube-apiserver trims the message before this check, so a line break at its end is accepted.
             errors.push(invalid_text(field, given, "must not contain line breaks"));
         }
     }
@@ -251,6 +254,7 @@ fn validate_annotation(
         1..=MAX => {
             errors.extend(expressions.value(given.trim(), given, &["string", "null_type"], &field));
         }
+        // kube-apiserver gives an expression that is too long the reason of a missing one.
         _ => errors.push(FieldError::required(field, &format!("must not exceed {MAX} bytes in length"))),
     }
     errors
@@ -319,6 +323,7 @@ fn validate_parameters(parameters: &Value, path: &str) -> Vec<FieldError> {
     let (name, selector) = (text(parameters, "name"), &parameters["selector"]);
     let (name_field, selector_field) = (format!("{path}.name"), format!("{path}.selector"));
     let has_both = !name.is_empty() && !selector.is_null();
+    // kube-apiserver reports the conflict at both fields.
     let both = |field: &str| {
         has_both.then(|| FieldError::forbidden(field, "name and selector are mutually exclusive"))
     };

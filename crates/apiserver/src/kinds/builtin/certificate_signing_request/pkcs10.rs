@@ -156,6 +156,7 @@ fn signer_name(name: &str) -> Vec<FieldError> {
         let why = "should be a domain with at least two segments separated by dots";
         errors.push(FieldError::invalid(FIELD, &quote(domain), why));
     }
+    // A part of the path may be as long as a subdomain: 253 characters instead of the 63 of a label.
     errors.extend(wrong_label(path, names::subdomain));
     errors
 }

@@ -16,6 +16,7 @@ const FIELD: &str = "status.conditions";
 
 /// Validates each condition. Contradicting decisions, missing types and duplicates are accepted if the old state has any of that fault.
 pub(super) fn validate(old: &[Value], new: &[Value]) -> Vec<FieldError> {
+    // Older servers stored such conditions, and these requests must stay writable.
     let had_both = DECISIONS.iter().all(|kind| count(old, kind) > 0);
     let had_no_type = old.iter().any(|condition| text(condition, "type").is_empty());
     let had_duplicates = old.iter().any(|condition| count(old, text(condition, "type")) > 1);

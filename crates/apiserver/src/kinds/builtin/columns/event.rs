@@ -92,6 +92,7 @@ fn first_seen(event: &Value, now: Timestamp) -> String {
 
 fn last_seen(event: &Value, now: Timestamp) -> String {
     if event["series"].is_object() {
+        // A repetition updates only the series. The other times remain those of the first occurrence.
         return since_text(text_at(event, "/series/lastObservedTime"), now);
     }
     match first_text(event, &["/lastTimestamp", "/deprecatedLastTimestamp"]).as_str() {

@@ -66,6 +66,7 @@ fn duration(job: &Value, now: Timestamp) -> Value {
     let time = |pointer: &str| text_at(job, pointer).and_then(|text| text.parse::<Timestamp>().ok());
     json!(match (time("/status/startTime"), time("/status/completionTime")) {
         (None, _) => String::new(),
+        // A failed Job has no completion time, so its duration goes on growing, as in kube-apiserver.
         (Some(start), end) => since(start, end.unwrap_or(now)),
     })
 }

@@ -53,6 +53,7 @@ pub(super) fn of(kind: &str) -> Vec<Column> {
 
 /// Column with the name of a StorageClass, marked if it is the default.
 fn storage_class_name() -> Column {
+    // kube-apiserver still honors the annotation of the beta version.
     let cell: CellFn =
         |object, _| class_name(object, &["storageclass.kubernetes.io", "storageclass.beta.kubernetes.io"]);
     Column { cell: Cell::Builtin(cell), ..name_column() }

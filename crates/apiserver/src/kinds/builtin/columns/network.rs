@@ -48,6 +48,7 @@ fn addresses_with_ports(subset: &Value) -> Vec<String> {
         return addresses.into_iter().map(str::to_owned).collect();
     }
     let place = |address: &str, port: u16| match address.parse::<IpAddr>() {
+        // An IPv6 address needs brackets before its port.
         Ok(ip) => SocketAddr::new(ip, port).to_string(),
         Err(_) => format!("{address}:{port}"),
     };

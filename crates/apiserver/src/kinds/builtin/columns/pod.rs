@@ -113,8 +113,10 @@ fn summary(pod: &Value) -> Summary {
     if pod["metadata"]["deletionTimestamp"].is_string() {
         let ended = ["Succeeded", "Failed"].contains(&text_at(pod, "/status/phase").unwrap_or_default());
         if text_at(pod, "/status/reason") == Some("NodeLost") {
+            // The node no longer reports, so whether the containers have ended is unknown.
             "Unknown".clone_into(&mut summary.reason);
         } else if !ended {
+            // A pod whose containers have all ended shows its result instead, even while it is deleted.
             "Terminating".clone_into(&mut summary.reason);
         }
     }

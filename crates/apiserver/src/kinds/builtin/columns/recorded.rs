@@ -232,6 +232,7 @@ fn parameters(reference: &Value) -> String {
                  []LabelSelectorRequirement{{{requirements}}},}}"
             )
         }
+        // Without a namespace, the parameters are looked up in the namespace of each request.
         ("", name) => format!("*/{name}"),
         (namespace, name) => format!("{namespace}/{name}"),
     }

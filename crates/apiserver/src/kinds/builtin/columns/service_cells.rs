@@ -15,6 +15,7 @@ pub(super) fn cell(kind: &str, name: &str) -> Option<CellFn> {
         ("Ingress", "Hosts") => hosts,
         ("Ingress", "Address") => |object, _| json!(balancers(object)),
         ("Ingress", "Ports") => {
+            // An Ingress does not say on which ports its controller listens. kube-apiserver assumes the ports of HTTP and HTTPS.
             |object, _| json!(if array(&object["spec"]["tls"]).is_empty() { "80" } else { "80, 443" })
         }
         ("Service", "Type") => |object, _| or(object, "/spec/type", ""),

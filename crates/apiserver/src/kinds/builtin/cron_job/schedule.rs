@@ -51,6 +51,7 @@ pub(super) fn check_schedule(schedule: &str) -> Result<(), String> {
         return Err(format!("expected exactly {} fields, found {count}: [{shown}]", FIELDS.len()));
     }
     for (text, field) in fields.iter().zip(&FIELDS) {
+        // The library ignores empty parts, such as the one in `1,,2`.
         text.split(',').filter(|part| !part.is_empty()).try_for_each(|part| check_range(part, field))?;
     }
     Ok(())
@@ -137,6 +138,8 @@ fn number(text: &str) -> Result<u64, String> {
 
 /// Returns the reasons why a text is not a valid time zone for a CronJob.
 pub(super) fn check_time_zone(name: &str) -> Vec<String> {
+    // The naming rules of the time zone database allow 14 characters between slashes. They also keep the name from leaving the directory of
+    // the zone files.
     const MAX_PART: usize = 14;
     if name.is_empty() {
         return vec!["timeZone must be nil or non-empty string".to_owned()];

@@ -146,6 +146,7 @@ fn is_decodable(item: &Value) -> bool {
             value.as_i64().is_some_and(|number| i32::try_from(number).is_ok())
         }
         "targetValue" | "currentValue" | "targetAverageValue" | "currentAverageValue" | "averageValue" => {
+            // Go also reads a quantity from a JSON number.
             value.is_number() || value.as_str().and_then(Quantity::read).is_some()
         }
         "object" | "pods" | "resource" | "containerResource" | "external" | "target" => is_decodable(value),

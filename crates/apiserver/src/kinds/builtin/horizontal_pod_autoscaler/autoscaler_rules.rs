@@ -197,6 +197,7 @@ fn resource(kind: &str, source: &Value, path: &str) -> Vec<FieldError> {
     if name.is_empty() {
         errors.push(FieldError::required(field, "must specify a resource name"));
     } else if kind == "ContainerResource" {
+        // kube-apiserver does not validate the resource name of the type `Resource`.
         errors.extend(resource_names::validate_of_container(name, &field));
     }
     if kind == "ContainerResource" {

@@ -41,6 +41,7 @@ impl BuiltinKind for HorizontalPodAutoscaler {
 
     fn prepare_create(&self, _context: &WriteContext<'_>, object: &mut Value) {
         if is_older(object) {
+            // A new object has no status, so the annotations and the field that hold parts of it go, too.
             keep_annotations("status", &Value::Null, object);
             within(object, "status", |status| drop(remove(status, CURRENT)));
         }

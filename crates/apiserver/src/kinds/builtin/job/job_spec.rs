@@ -143,6 +143,7 @@ pub(in crate::kinds::builtin) fn validate_of_template(object: &Value, path: &str
 pub(super) fn validate_generated_selector(job: &Value, old: Option<&Value>) -> Vec<FieldError> {
     const PATH: &str = "spec.template.metadata";
     let (spec, metadata) = (&job["spec"], &job["metadata"]);
+    // `validate_spec` reports a missing selector.
     if spec["manualSelector"] == true || spec["selector"].is_null() {
         return Vec::new();
     }

@@ -107,6 +107,7 @@ impl JobStatus<'_> {
         if (starts || ends) && is_before(completion, start) {
             errors.push(invalid_text(COMPLETION_TIME, completion, "must be equal to or after `startTime`"));
         }
+        // The controller announces a failure with `FailureTarget`, and sets `Failed` only when all pods have ended.
         if (self.changes_condition("Failed") || self.changes("failedIndexes")) && failed && !target {
             errors.push(refused("cannot set Failed=True condition without the FailureTarget=true condition"));
         }

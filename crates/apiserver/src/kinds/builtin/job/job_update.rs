@@ -46,6 +46,7 @@ fn is_idle(job: &Value) -> bool {
     let is_suspended = list(status, "conditions")
         .iter()
         .any(|condition| condition["type"] == "Suspended" && condition["status"] == "True");
+    // The spec only asks for the suspension. Until the controller has carried it out, pods of the old template may run.
     job["spec"]["suspend"] == true
         && (status["startTime"].is_null() || is_suspended)
         && status["active"].as_i64().unwrap_or_default() == 0

@@ -10,6 +10,7 @@ const MAX_PATH: usize = 4095;
 
 /// Copies annotated profiles to containers without a profile. Returns a warning for each annotation that says more than the fields do.
 pub(super) fn copy(pod: &mut Value) -> Vec<String> {
+    // AppArmor exists on Linux only, and validation refuses the field for Windows pods.
     if pod["spec"]["os"]["name"] == "windows" {
         return Vec::new();
     }
@@ -21,6 +22,7 @@ pub(super) fn copy(pod: &mut Value) -> Vec<String> {
             for container in elements(spec, kind) {
                 let key = format!("{PREFIX}{}", text(container, "name"));
                 let Some(annotated) = annotations[&key].as_str() else { continue };
+                // A profile in the field takes precedence. Validation compares it with the annotation.
                 if !container["securityContext"]["appArmorProfile"].is_null() {
                     continue;
                 }

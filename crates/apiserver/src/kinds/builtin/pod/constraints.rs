@@ -25,6 +25,7 @@ fn node_selector(before: &Value, after: &Value) -> Option<FieldError> {
 }
 
 fn node_affinity(before: &Value, after: &Value) -> Vec<FieldError> {
+    // Preferences exclude no node, so they may change freely.
     let place = format!("spec.affinity.nodeAffinity.{REQUIRED}.nodeSelectorTerms");
     let terms = list(&before[REQUIRED], "nodeSelectorTerms");
     let new_terms = list(&after[REQUIRED], "nodeSelectorTerms");
@@ -69,6 +70,7 @@ pub(super) fn restore_node_affinity(before: &Value, spec: &mut Value) {
     if affinity.is_null() {
         put(spec, "affinity", serde_json::json!({ "nodeAffinity": old }));
     } else if before["affinity"].is_null() && has_only_node_affinity {
+        // The old pod has no affinity at all, and the comparison distinguishes an absent one from an empty one.
         put(spec, "affinity", Value::Null);
     } else {
         put(&mut spec["affinity"], "nodeAffinity", old.clone());

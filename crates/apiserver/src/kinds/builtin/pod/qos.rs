@@ -13,6 +13,7 @@ const COMPUTE: [&str; 2] = ["cpu", "memory"];
 /// The class is `Guaranteed` if every container has limits for CPU and memory and the sums of requests and limits are equal, `BestEffort`
 /// if there are neither requests nor limits, and otherwise `Burstable`. Resources of the whole pod replace those of its containers.
 pub(in crate::kinds::builtin) fn qos_class(spec: &Value) -> &'static str {
+    // Ephemeral containers cannot have resources.
     let lists =
         ["initContainers", "containers"].map(|list| spec[list].as_array().map_or(&[][..], Vec::as_slice));
     let own = &spec["resources"];
@@ -22,6 +23,7 @@ pub(in crate::kinds::builtin) fn qos_class(spec: &Value) -> &'static str {
         lists.into_iter().flatten().map(|container| &container["resources"]).collect()
     };
     let amounts = |list: &Value| {
+        // For kube-apiserver, a zero amount counts as absent.
         Amounts::read(list).only(|name, amount| COMPUTE.contains(&name) && amount > Quantity::ZERO)
     };
     let (mut requests, mut limits) = (Amounts::default(), Amounts::default());

@@ -58,6 +58,7 @@ pub(crate) fn in_use(pod: &Value, bound: AmountKind) -> Amounts {
         let mut used = if is_infeasible { Amounts::default() } else { own };
         used.raise(&Amounts::read(&status["resources"][bound.field()]));
         if bound == AmountKind::Requests {
+            // The kubelet has admitted these requests, even if it has not applied them to the container yet.
             used.raise(&Amounts::read(&status["allocatedResources"]));
         }
         used

@@ -39,6 +39,7 @@ fn merge(term: &mut Value, labels: &Value) {
     let mut requirements = Vec::new();
     for (field, operator) in [("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn")] {
         let keys = list(term, field).iter().filter_map(Value::as_str);
+        // Keys that the pod has no label for are ignored.
         let own = keys.filter_map(|key| Some((key, labels.get(key)?)));
         requirements
             .extend(own.map(|(key, value)| json!({"key": key, "operator": operator, "values": [value]})));

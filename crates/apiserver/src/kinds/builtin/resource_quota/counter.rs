@@ -234,6 +234,7 @@ fn of_pod(pod: &Value, now: Timestamp, usage: &mut Amounts) {
         }
     }
     for (name, amount) in pod_resources::in_use(pod, AmountKind::Limits).iter() {
+        // Limits of huge pages and extended resources equal their requests, which are counted above.
         if ["cpu", "memory", "ephemeral-storage"].contains(&name) {
             usage.set(format!("limits.{name}"), amount);
         }
@@ -284,6 +285,7 @@ pub(crate) fn storage_class(claim: &Value) -> &str {
 /// Adds the devices of a claim per class. Of a request with alternatives, the maximum of each class counts: any of them may be allocated.
 fn of_device_claim(claim: &Value, usage: &mut Amounts) {
     let devices = |request: &Value| {
+        // The number of matching devices is unknown before the allocation, so `All` counts as the maximum.
         let count = match request["allocationMode"].as_str() {
             Some("ExactCount") => request["count"].as_i64().unwrap_or_default(),
             Some("All") => ALL_DEVICES,

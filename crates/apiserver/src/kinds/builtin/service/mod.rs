@@ -106,6 +106,7 @@ fn default(service: &mut Value) {
         within(service, "status", |status| {
             within(status, "loadBalancer", |balancer| {
                 for ingress in elements(balancer, "ingress").filter(|ingress| has_text(&ingress["ip"])) {
+                    // Before the field existed, all load balancers behaved like this.
                     set(ingress, "ipMode", json!("VIP"));
                 }
             });

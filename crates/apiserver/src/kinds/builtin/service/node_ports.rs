@@ -26,6 +26,7 @@ pub(super) fn allocate(allocator: &mut dyn Allocator, spec: &mut Value) -> Resul
     let mut requested: BTreeMap<i64, i64> = BTreeMap::new();
     for port in ports(spec) {
         if let Some(node_port) = node_port(port) {
+            // All entries of one port share the node port that the first of them names, even if that entry comes later.
             requested.entry(number_of(port)).or_insert(node_port);
         }
     }
@@ -37,6 +38,7 @@ pub(super) fn allocate(allocator: &mut dyn Allocator, spec: &mut Value) -> Resul
         }
         let chosen = match shared.get(&number) {
             Some(chosen) if wanted.is_none_or(|wanted| wanted == *chosen) => *chosen,
+            // This entry names another node port than the shared one.
             Some(_) => take_port(allocator, at, wanted)?,
             None => {
                 let chosen = take_port(allocator, at, requested.get(&number).copied())?;
@@ -67,6 +69,7 @@ pub(super) fn allocate_more(
             Some(own) => own,
             None => take_port(allocator, at, wanted)?,
         };
+        // An entry for another protocol may name this node port again without a second reservation.
         taken.push(chosen);
         port["nodePort"] = json!(chosen);
         let place = (port["protocol"].as_str().unwrap_or_default().to_owned(), chosen);

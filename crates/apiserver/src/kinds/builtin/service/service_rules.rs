@@ -77,6 +77,7 @@ pub(super) fn validate(service: &Value, old: Option<&Value>) -> Vec<FieldError> 
     if old.is_none() && kind != "ExternalName" {
         errors.extend(ip_families::validate_related(None, spec));
     }
+    // Older servers accepted addresses and ranges that are invalid now. An update may keep them.
     let known = |field: &str| -> BTreeSet<&str> {
         let list = old.map(|old| list(&old["spec"], field)).unwrap_or_default();
         list.iter().filter_map(Value::as_str).map(str::trim).collect()
@@ -159,6 +160,7 @@ fn affinity(spec: &Value) -> Vec<FieldError> {
             let seconds = config["clientIP"]["timeoutSeconds"].as_i64();
             let field = format!("{FIELD}.clientIP.timeoutSeconds");
             if let Some(seconds) = seconds.filter(|seconds| !(1..=MAX_AFFINITY).contains(seconds)) {
+                // The text says "less than", but the maximum itself is valid.
                 let why = format!("must be greater than 0 and less than {MAX_AFFINITY}");
                 errors.push(FieldError::invalid(field, &seconds.to_string(), &why));
             }
@@ -234,6 +236,7 @@ fn source_ranges(
             }
         }
     } else if let Some(ranges) = annotations[RANGES].as_str() {
+        // The annotation counts only if the field is empty.
         let field = format!("metadata.annotations[{RANGES}]");
         if !is_balanced(spec) {
             errors.push(FieldError::forbidden(&*field, ONLY_BALANCED));

@@ -30,6 +30,7 @@ pub(in crate::kinds::builtin) fn full_domain(given: &str, field: &str) -> Option
         let why = "should be a domain with at least two segments separated by dots";
         return Some(invalid_text(field, name, why));
     }
+    // The rule for subdomains does not limit the length of a single label.
     let wrong = |part: &&str| !names::label(part).is_empty();
     let part = name.split('.').find(wrong)?;
     Some(invalid_text(field, part, &names::label(part).join(",")))

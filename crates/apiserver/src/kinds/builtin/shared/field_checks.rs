@@ -110,6 +110,7 @@ pub(in crate::kinds::builtin) fn csi_driver(driver: &str, field: &str) -> Vec<Fi
     if driver.len() > MAX_DRIVER {
         errors.push(too_long(field, MAX_DRIVER));
     }
+    // Drivers may have upper case in their names.
     errors.extend(invalid(field, driver, &names::subdomain(&driver.to_lowercase())));
     errors
 }
@@ -187,6 +188,7 @@ pub(in crate::kinds::builtin) fn data_key(key: &str) -> Vec<String> {
     }
     match key {
         "." | ".." => reasons.push(format!("must not be '{key}'")),
+        // The kubelet uses such names for the links with which it replaces all files of a volume at once.
         _ if key.starts_with("..") => reasons.push("must not start with '..'".to_owned()),
         _ => {}
     }

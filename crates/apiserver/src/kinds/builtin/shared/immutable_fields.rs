@@ -67,6 +67,7 @@ pub(in crate::kinds::builtin) fn immutable_data(old: &Value, new: &Value) -> Vec
         if new["immutable"] != true {
             errors.push(FieldError::forbidden("immutable", why));
         }
+        // Secrets have no `binaryData`, so for them this field never differs.
         errors.extend(forbidden(old, new, &["data", "binaryData"], why));
     }
     errors

@@ -56,6 +56,7 @@ pub(in crate::kinds::builtin) fn can_overcommit(name: &str) -> bool {
 
 /// Whether the name has a domain that is not one of Kubernetes' own.
 pub(in crate::kinds::builtin) fn is_foreign(name: &str) -> bool {
+    // Like kube-apiserver, this also takes `example-kubernetes.io/` for one of Kubernetes' own domains.
     name.contains('/') && !name.contains("kubernetes.io/")
 }
 
@@ -87,6 +88,7 @@ pub(in crate::kinds::builtin) fn validate_of_container(name: &str, path: &str) -
         let is_standard = CONTAINER.contains(&name) || name.starts_with("hugepages-");
         (!is_standard).then_some("must be a standard resource for containers")
     } else {
+        // Quotas limit extended resources under the prefix `requests.`, so the prefixed name must be valid, too.
         let is_valid = || names::qualified(&format!("requests.{name}")).is_empty();
         let is_extended = !name.starts_with("requests.") && is_valid();
         (is_foreign(name) && !is_extended).then_some("doesn't follow extended resource name standard")

@@ -25,6 +25,7 @@ pub(in crate::kinds::builtin) fn of_deployment(rolling: &Value, path: &str) -> V
         let why = "may not be 0 when `maxSurge` is 0";
         errors.push(FieldError::invalid(&*field, &go::json(unavailable), why));
     }
+    // A surge may exceed 100 %: there may be any number of additional pods.
     errors.extend(at_most_all(unavailable, &field));
     errors
 }

@@ -152,6 +152,7 @@ fn quobyte(source: &Value, path: &str) -> Vec<FieldError> {
     if registry.is_empty() {
         errors.push(FieldError::required(field, PAIRS));
     } else if text(source, "tenant").len() > MAX_TENANT {
+        // kube-apiserver gives a tenant that is too long the reason of a missing one.
         let why = "must be a UUID and may not exceed a length of 64 characters";
         errors.push(FieldError::required(format!("{path}.tenant"), why));
     } else {
@@ -216,6 +217,7 @@ fn iscsi(source: &Value, path: &str, owner: VolumeOwner<'_>) -> Vec<FieldError> 
 /// Whether a name that starts with `iqn`, `eui` or `naa` has the form that its prefix requires.
 fn is_iscsi_name(name: &str) -> bool {
     let is_identifier = |length: usize| {
+        // The dot of Go's pattern is not escaped, so any character may follow the prefix.
         let mut chars = name.chars().skip(4);
         chars.clone().count() == length && chars.all(|c| c.is_ascii_alphanumeric())
     };
@@ -320,6 +322,7 @@ fn csi(source: &Value, path: &str) -> Vec<FieldError> {
     const RULES: [(&str, NameCheck); 2] = [("name", names::subdomain), ("namespace", names::label)];
     let mut errors = csi_driver(text(source, "driver"), &format!("{path}.driver"));
     errors.extend(required(source, "volumeHandle", path));
+    // kube-apiserver does not validate `nodeStageSecretRef`.
     for secret in SECRETS.iter().filter(|secret| !source[**secret].is_null()) {
         let path = format!("{path}.{secret}");
         for (field, rule) in RULES {

@@ -350,6 +350,7 @@ fn name_resolution(spec: &Value, path: &str) -> Vec<FieldError> {
     // The root domain is valid, although it is not a subdomain.
     for (index, search) in searches.iter().enumerate().filter(|(_, search)| **search != ".") {
         let search = search.strip_suffix('.').unwrap_or(search);
+        // Names of service records, such as `_sip._tcp`, contain underscores, so search paths may have them.
         errors.extend(invalid(&format!("{place}[{index}]"), search, &names::underscored_subdomain(search)));
     }
     for (index, option) in list(config, "options").iter().enumerate() {
@@ -442,6 +443,7 @@ fn operating_system(spec: &Value, path: &str) -> Vec<FieldError> {
             errors
         }
         "windows" => windows_options::linux_fields(spec, path),
+        // kube-apiserver's path lacks the name of the field.
         other => vec![FieldError::not_supported(format!("{path}.os"), other, &["linux", "windows"])],
     }
 }

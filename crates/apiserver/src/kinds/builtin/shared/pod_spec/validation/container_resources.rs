@@ -93,6 +93,7 @@ fn one(name: &str, amount: Quantity, owner: ResourceOwner, path: &str) -> Vec<Fi
 /// Checks that an amount of huge pages is a number of whole pages.
 fn huge_pages(name: &str, amount: Quantity, path: &str) -> Option<FieldError> {
     let size = Quantity::read(name.strip_prefix(HUGE_PAGES)?);
+    // kube-apiserver compares whole bytes, and rounds fractions up.
     let is_divisible = size.is_some_and(|size| {
         size > Quantity::ZERO
             && size.millis() % 1000 == 0

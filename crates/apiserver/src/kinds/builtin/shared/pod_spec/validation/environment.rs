@@ -130,6 +130,7 @@ pub(super) fn variable_sources(container: &Value, path: &str) -> Vec<FieldError>
             match required(reference, "name", &path) {
                 Some(error) => errors.push(error),
                 None => {
+                    // kube-apiserver checks the name like the start of one, so it may end with a hyphen.
                     let wrong = names::name_prefix(names::NameRule::Subdomain, name);
                     errors.extend(invalid(&format!("{path}.name"), name, &wrong));
                 }

@@ -98,6 +98,7 @@ fn http_get(action: &Value, path: &str) -> Vec<FieldError> {
 fn sleep(pod: &PodRules<'_>, action: &Value, path: &str) -> Option<FieldError> {
     let limit = pod.spec["terminationGracePeriodSeconds"].as_i64()?;
     let seconds = action["seconds"].as_i64().unwrap_or_default();
+    // The text says "less than", but the grace period itself is valid.
     let why = || format!("must be non-negative and less than terminationGracePeriodSeconds ({limit})");
     (!(0..=limit).contains(&seconds)).then(|| FieldError::invalid(path, &seconds.to_string(), &why()))
 }

@@ -238,6 +238,7 @@ fn projected(volume: &Value, path: &str) -> Vec<FieldError> {
     let mut errors = Vec::new();
     for (index, source) in list(volume, "sources").iter().enumerate() {
         let place = format!("{path}.sources[{index}]");
+        // The other kinds of sources are behind feature gates that are off by default, so they have been dropped.
         let mut count = 0;
         for kind in ["secret", "configMap"] {
             let found = &source[kind];
