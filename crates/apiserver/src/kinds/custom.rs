@@ -54,6 +54,7 @@ impl Strategy for Custom {
     ) -> Vec<String> {
         let known = old.map(metadata::finalizers).unwrap_or_default();
         let added: BTreeSet<&str> = metadata::finalizers(object).into_iter().collect();
+        // The finalizers of Kubernetes itself are older than the convention.
         let is_plain = |name: &&str| {
             !known.contains(name)
                 && !name.contains('/')

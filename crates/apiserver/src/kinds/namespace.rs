@@ -147,6 +147,7 @@ pub(crate) fn prepare_create(namespace: &mut Value) {
     if is_label || is_set {
         default(namespace);
     }
+    // A client cannot create a namespace that is being deleted.
     namespace["status"] = json!({"phase": "Active"});
     let mut finalizers = namespace["spec"]["finalizers"].as_array().cloned().unwrap_or_default();
     if !finalizers.contains(&json!(FINALIZER)) {

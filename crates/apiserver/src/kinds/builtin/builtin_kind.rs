@@ -246,6 +246,7 @@ impl<K: BuiltinKind> Strategy for K {
         }
         BuiltinKind::prepare_create(self, context, object);
         if let Some(path) = self.pod_spec() {
+            // Like kube-apiserver's strategies, this comes before validation: a disabled field is dropped, not refused.
             pod_spec::drop_disabled(object, None, path);
         }
     }
@@ -263,7 +264,8 @@ impl<K: BuiltinKind> Strategy for K {
         subresource: &str,
     ) {
         if subresource.is_empty() {
-            // Fields of disabled features are no change, for example of a DaemonSet's template.
+            // The kind's own rules compare the states. A field of a disabled feature must not count as a change there, for example of a
+            // DaemonSet's template.
             if let Some(path) = self.pod_spec() {
                 pod_spec::drop_disabled(new, Some(old), path);
             }

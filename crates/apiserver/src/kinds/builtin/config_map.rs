@@ -31,6 +31,7 @@ fn validate(map: &Value) -> Vec<FieldError> {
     for (key, value) in map["data"].as_object().into_iter().flatten() {
         let field = format!("data[{key}]");
         errors.extend(invalid(&field, key, &data_key(key)));
+        // The loop over `binaryData` does not look for duplicates, so each is reported once.
         if map["binaryData"].get(key).is_some() {
             errors.push(invalid_text(field, key, "duplicate of key present in binaryData"));
         }

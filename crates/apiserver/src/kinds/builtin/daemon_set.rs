@@ -62,6 +62,7 @@ impl BuiltinKind for DaemonSet {
     }
 
     fn prepare_create(&self, _context: &WriteContext<'_>, object: &mut Value) {
+        // The counter starts at 1: in Go, 0 means absent.
         let generation = template_generation(object).max(1);
         set_template_generation(object, generation);
     }

@@ -105,6 +105,7 @@ fn validate_ports(slice: &Value) -> Vec<FieldError> {
         if !seen.insert(name) {
             errors.push(duplicate(field, name));
         }
+        // kube-apiserver does not check the number of the port.
         errors.extend(supported(port, "protocol", &path, &["SCTP", "TCP", "UDP"]));
         if let Some(protocol) = port["appProtocol"].as_str() {
             errors.extend(invalid(&format!("{path}.appProtocol"), protocol, &names::qualified(protocol)));

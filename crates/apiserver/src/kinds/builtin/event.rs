@@ -54,6 +54,7 @@ impl BuiltinKind for Event {
             None if resource.group == NEW_GROUP => of_new_version(new),
             Some(old) if resource.group == NEW_GROUP => {
                 let mut errors = validate_any(resource, new);
+                // kube-apiserver compares the metadata here, between the rules of both versions and those of the newer one.
                 errors.extend(metadata::compare(old, new));
                 errors.extend(validate_update(old, new));
                 errors

@@ -77,6 +77,7 @@ fn fixed_spec(name: &str) -> Option<Value> {
     };
     let subjects: Vec<Value> =
         groups.iter().map(|group| json!({"kind": "Group", "group": {"name": group}})).collect();
+    // Lower numbers match first, so `exempt` comes before all other schemas and `catch-all` after them.
     let mut spec = json!({
         "priorityLevelConfiguration": {"name": name}, "matchingPrecedence": if name == "exempt" { 1 } else { MAX_PRECEDENCE },
         "rules": [{

@@ -35,6 +35,7 @@ fn validate_parent(parent: &Value) -> Vec<FieldError> {
         "" => Vec::new(),
         group => subdomain(group, &format!("{PARENT}.group")),
     };
+    // A cluster-scoped parent has no namespace.
     let is_set = |field: &&str| *field != "namespace" || !text(parent, field).is_empty();
     for field in ["resource", "name", "namespace"].iter().filter(|field| is_set(field)) {
         errors.extend(path_segment(parent, field, PARENT));

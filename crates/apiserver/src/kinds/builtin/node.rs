@@ -239,6 +239,7 @@ fn validate_update(old: &Value, new: &Value) -> Vec<FieldError> {
         errors.push(FieldError::forbidden("spec.podCIDRs", why));
     } else {
         let changed = before.iter().zip(&after).filter(|(before, after)| before != after);
+        // kube-apiserver reports each changed range, without its index.
         errors.extend(changed.map(|_| FieldError::forbidden("spec.podCIDRs", why)));
     }
     let changes = |field: &str| text(&old["spec"], field) != text(&new["spec"], field);

@@ -76,6 +76,7 @@ fn validate_subject(resource: &Resource, subject: &Value, field: &str) -> Vec<Fi
             if !group.is_empty() {
                 errors.push(unsupported(""));
             }
+            // In a RoleBinding, a service account without a namespace belongs to the namespace of the binding.
             if !resource.namespaced && text(subject, "namespace").is_empty() {
                 errors.push(FieldError::required(format!("{field}.namespace"), ""));
             }

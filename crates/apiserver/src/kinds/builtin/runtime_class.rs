@@ -30,6 +30,7 @@ impl BuiltinKind for RuntimeClass {
             "" => vec![FieldError::required("handler", "")],
             handler => invalid("handler", handler, &names::label(handler)),
         };
+        // kube-apiserver's paths have `limits` in place of `podFixed`.
         errors.extend(pod_spec::validate_limits(&new["overhead"]["podFixed"], "overhead"));
         let scheduling = &new["scheduling"];
         errors.extend(labels(&scheduling["nodeSelector"], "scheduling.nodeSelector"));

@@ -27,6 +27,7 @@ impl BuiltinKind for Secret {
         let Some(Value::Object(plain)) = fields.remove("stringData") else {
             return;
         };
+        // As in Go, an empty `stringData` does not create `data`.
         if plain.is_empty() {
             return;
         }

@@ -67,6 +67,7 @@ impl BuiltinKind for StatefulSet {
             // kube-apiserver validates the metadata of the template twice, and skips only the first time for such sets.
             errors.extend(pod_spec::validate_template_metadata(&spec["template"], "spec.template"));
         }
+        // kube-apiserver checks this even if it skips the template.
         errors.extend(workload::validate_endless(spec, "StatefulSet"));
         errors.extend(old.and_then(|old| keep_spec(&old["spec"], spec)));
         errors
@@ -159,6 +160,7 @@ fn validate_pods(set: &Value) -> Vec<FieldError> {
     }
     let mut template = set["spec"]["template"].clone();
     within(&mut template, "spec", |spec| {
+        // The controller overwrites them with the name of the service and that of the pod.
         for field in ["subdomain", "hostname"] {
             put(spec, field, Value::Null);
         }

@@ -19,6 +19,7 @@ impl BuiltinKind for VolumeAttributesClass {
                 errors.push(FieldError::forbidden(field, &format!("updates to {field} are forbidden.")));
             }
         }
+        // kube-apiserver checks the name of the driver like that of a provisioner.
         errors.extend(storage_class::provisioner(text(new, "driverName"), "driverName"));
         errors.extend(storage_class::parameters(&new["parameters"]));
         if new["parameters"].as_object().is_none_or(serde_json::Map::is_empty) {

@@ -37,6 +37,7 @@ pub(crate) fn default(definition: &mut Value) {
 pub(crate) fn prepare_create(definition: &mut Value) {
     default(definition);
     drop_empty_webhook(definition);
+    // Validation refuses a definition with several storage versions.
     let stored: Vec<&str> = storage_versions(definition).into_iter().take(1).collect();
     definition["status"] = json!({
         "conditions": null, "acceptedNames": {"plural": "", "kind": ""}, "storedVersions": stored,

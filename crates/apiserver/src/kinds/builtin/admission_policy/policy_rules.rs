@@ -48,6 +48,7 @@ pub(super) fn validate_policy(kind: PolicyKind, policy: &Value, old: Option<&Val
         let compile = |expression: &str| expressions.condition(expression);
         check_conditions(given, "spec.matchConditions", compile, &mut errors);
     }
+    // Compiling a variable declares it, so variables come before the expressions that use them.
     for (index, variable) in list(spec, "variables").iter().enumerate() {
         errors.extend(validate_variable(&mut expressions, variable, &format!("spec.variables[{index}]")));
     }

@@ -74,6 +74,7 @@ fn prepare_subresource(subresource: &str, now: &str, old: &Value, new: &mut Valu
         let conditions = new.pointer_mut("/status/conditions").map(Value::take).unwrap_or_default();
         put(new, "spec", old["spec"].clone());
         put(new, "status", old["status"].clone());
+        // Approvers decide about a request. Only its signer writes the certificate.
         within(new, "status", |status| put(status, "conditions", conditions));
     } else {
         request_conditions::DECISIONS.iter().for_each(|kind| keep_decision(kind, old, new));

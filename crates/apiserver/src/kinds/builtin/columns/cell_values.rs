@@ -25,6 +25,7 @@ pub(super) fn joined(list: &Value, separator: &str, none: &str) -> Value {
 }
 
 pub(super) fn labels(labels: &Value) -> Value {
+    // JSON objects keep their keys sorted, so the order is that of Go's text form.
     let pairs =
         labels.as_object().into_iter().flatten().map(|(key, value)| format!("{key}={}", plain(value)));
     let pairs: Vec<String> = pairs.collect();

@@ -28,6 +28,7 @@ pub(super) fn event() -> Vec<Column> {
             |event, _| text(event, "/reason"),
         ),
         string("Object", "The object that this event is about.", |event, _| {
+            // `v1` always has `involvedObject`, even if it is empty, and the newer version always has `regarding`.
             let regarding =
                 &event[if event.get("regarding").is_some() { "regarding" } else { "involvedObject" }];
             let kind = regarding["kind"].as_str().unwrap_or_default().to_lowercase();
@@ -86,6 +87,7 @@ pub(super) fn event() -> Vec<Column> {
 }
 
 fn first_seen(event: &Value, now: Timestamp) -> String {
+    // Events that were created through the newer version have only `eventTime`.
     let time = first_text(event, &["/firstTimestamp", "/deprecatedFirstTimestamp", "/eventTime"]);
     since_text(time.as_str(), now)
 }

@@ -204,6 +204,7 @@ fn controller_revision() -> Vec<Column> {
             let controller = owners.into_iter().flatten().find(|owner| owner["controller"] == true);
             json!(controller.map_or("<none>".to_owned(), |owner| {
                 let kind = owner["kind"].as_str().unwrap_or_default().to_lowercase();
+                // The core group has no name, so its kinds have no suffix.
                 let group = owner["apiVersion"].as_str().and_then(|version| Some(version.split_once('/')?.0));
                 let kind = group.map_or(kind.clone(), |group| format!("{kind}.{group}"));
                 format!("{kind}/{}", owner["name"].as_str().unwrap_or_default())

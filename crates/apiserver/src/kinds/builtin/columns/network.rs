@@ -56,6 +56,7 @@ fn addresses_with_ports(subset: &Value) -> Vec<String> {
 }
 
 fn or_unset(items: &[String]) -> Value {
+    // A single port with an empty name makes an empty text, which counts as unset, too.
     let text = if items.is_empty() { String::new() } else { shown(items) };
     json!(if text.is_empty() { "<unset>".to_owned() } else { text })
 }

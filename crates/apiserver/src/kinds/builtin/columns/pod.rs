@@ -130,7 +130,7 @@ fn add_containers(pod: &Value, summary: &mut Summary) {
     for container in list(pod, "/status/containerStatuses").iter().rev() {
         summary.restarts.add(container);
         if let Some(trouble) = trouble(container) {
-            // Only a termination with an exit code is a failure that a completed container must not hide.
+            // The failure replaces the reason `Completed` below. Only a termination with another exit code than 0 counts as one.
             let is_waiting =
                 text_at(container, "/state/waiting/reason").is_some_and(|reason| !reason.is_empty());
             if !is_waiting && number(container, "/state/terminated/exitCode") != 0 {
@@ -190,6 +190,7 @@ fn init_trouble(state: &Value) -> Option<String> {
     if state["terminated"].is_object() {
         return Some(end(&state["terminated"]));
     }
+    // Every init container has the reason `PodInitializing` until its turn comes, so it says nothing about a problem.
     let waiting =
         text_at(state, "/waiting/reason").filter(|reason| !["", "PodInitializing"].contains(reason));
     waiting.map(str::to_owned)

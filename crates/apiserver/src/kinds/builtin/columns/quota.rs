@@ -22,6 +22,7 @@ fn usage(quota: &Value, kind: AmountKind) -> Value {
     let texts: Vec<String> = hard
         .filter(|(name, _)| is_shown(name))
         .map(|(name, hard)| {
+            // A missing amount is Go's zero quantity.
             let used = status["used"][name].as_str().unwrap_or("0");
             format!("{name}: {used}/{}", plain(hard))
         })

@@ -83,6 +83,7 @@ fn cell(kind: &str, name: &str) -> Option<CellFn> {
             |object, _| or(object, "/spec/distinguisherMethod/type", NONE)
         }
         ("FlowSchema", "MissingPL") => {
+            // The controller of flow schemas reports with this condition whether the priority level exists.
             |object, _| json!(condition(object, "Dangling").map_or("?", |(status, _)| status))
         }
         ("HorizontalPodAutoscaler", name) => autoscaling::cell(name)?,

@@ -31,6 +31,7 @@ fn shown_source(source: &str, about: &Value, value: &str) -> String {
     match source {
         "object" => {
             let reference = &about["describedObject"];
+            // The field has `omitempty` in Go.
             let api_version = text(&reference["apiVersion"]).filter(|version| version != "\"\"");
             let target_of = [
                 ("kind", text_or_empty(&reference["kind"])),
@@ -106,6 +107,7 @@ pub(super) fn shown_behavior(behavior: &Value) -> String {
 
 /// Returns a condition as JSON.
 pub(super) fn shown_condition(condition: &Value) -> String {
+    // Reason and message have `omitempty` in Go.
     let given = |field: &str| text(&condition[field]).filter(|text| text != "\"\"");
     object([
         ("type", text_or_empty(&condition["type"])),

@@ -69,6 +69,7 @@ pub(super) fn validate(new: &Value, old: Option<&Value>) -> Vec<FieldError> {
     for (index, given) in metrics.iter().enumerate() {
         errors.extend(metric(given, &format!("spec.metrics[{index}]")));
     }
+    // Metrics of pods have no value while there are no pods, so they could never scale the target up again.
     let scales_to_zero = |metric: &Value| ["Object", "External"].contains(&text(metric, "type"));
     if min == Some(0) && !metrics.iter().any(scales_to_zero) {
         let why = "must specify at least one Object or External metric to support scaling to zero replicas";
@@ -162,6 +163,7 @@ fn source(kind: &str, source: &Value, path: &str) -> Vec<FieldError> {
     }
     errors.extend(target(wanted, &target_path));
     match kind {
+        // Unlike for the other types, kube-apiserver accepts both targets here.
         "Object" if !has("value") && !has("averageValue") => {
             let why = "must set either a target value or averageValue";
             errors.push(FieldError::required(place("averageValue"), why));

@@ -189,6 +189,7 @@ fn default(object: &mut Value) {
         }
     });
     if is_new {
+        // `v2` has fields for all of them, so kube-apiserver drops the annotations during the conversion.
         drop_annotations(object);
     } else {
         normalize(object);
@@ -212,7 +213,7 @@ fn default_behavior(behavior: &mut Value) {
     for (direction, policies) in [("scaleUp", json!([pods, percent])), ("scaleDown", json!([percent]))] {
         set_pointer(behavior, direction, json!({}));
         let rules = &mut behavior[direction];
-        // An empty text or list is not absent in Go, and validation refuses it.
+        // In Go, an empty text or list is not absent. It gets no default here, and validation refuses it.
         set_pointer(rules, "selectPolicy", json!("Max"));
         set_pointer(rules, "policies", policies);
     }

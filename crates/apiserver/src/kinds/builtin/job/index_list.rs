@@ -27,6 +27,7 @@ fn interval(text: &str, completions: i64) -> Result<(i64, i64), String> {
             go::quote(text)
         ));
     }
+    // A negative index cannot occur: the hyphen separates the ends of an interval.
     let index = |text: &str| match text.parse::<i64>() {
         Err(_) => Err(format!("cannot convert string to integer for index: {}", go::quote(text))),
         Ok(index) if index >= completions => Err(format!("too large index: {}", go::quote(text))),
@@ -54,6 +55,7 @@ pub(super) fn overlap(completed: &str, failed: &str, completions: i64) -> Option
         if first <= other_last && other_first <= last {
             return Some(*first.max(other_first));
         }
+        // The two intervals do not overlap, so the one that starts first also ends first.
         if first <= other_first {
             completed.next();
         } else {

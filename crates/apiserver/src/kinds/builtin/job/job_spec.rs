@@ -121,6 +121,7 @@ pub(in crate::kinds::builtin) fn validate_of_template(object: &Value, path: &str
     if !spec["successPolicy"].is_null() {
         errors.extend(pod_policies::validate_success_policy(spec, &place("successPolicy")));
     }
+    // A failure policy judges only failed pods, so it excludes the replacement of pods that still terminate.
     let replacements: &[&str] = if has_policy { &["Failed"] } else { &["Failed", "TerminatingOrFailed"] };
     errors.extend(supported(spec, "podReplacementPolicy", path, replacements));
     let template = format!("{path}.template.spec");

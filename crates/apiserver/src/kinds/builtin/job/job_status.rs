@@ -219,6 +219,7 @@ impl JobStatus<'_> {
     /// Rules that compare the new status with the old one: results, counters and times only move forward.
     fn transitions(&self) -> Vec<FieldError> {
         let mut errors = Vec::new();
+        // Other controllers act on these results, for example by deleting the Job.
         for kind in ["Failed", "Complete", "FailureTarget"] {
             if self.condition(kind) == (true, false) {
                 errors.push(refused(&format!("cannot disable the terminal {kind}=True condition")));

@@ -77,6 +77,7 @@ fn validate_exit_codes(spec: &Value, codes: &Value, path: &str) -> Vec<FieldErro
     if let Some(name) = codes["containerName"].as_str() {
         let pod = &spec["template"]["spec"];
         let mut containers = list(pod, "containers").iter().chain(list(pod, "initContainers"));
+        // Ephemeral containers do not count: a template cannot have any.
         if !containers.any(|container| text(container, "name") == name) {
             let why = "must be one of the container or initContainer names in the pod template";
             errors.push(invalid_text(format!("{path}.containerName"), name, why));

@@ -87,6 +87,7 @@ impl BuiltinKind for Pod {
         match subresource {
             "resize" => resize::validate(old, new),
             "ephemeralcontainers" => {
+                // The kubelet runs static pods from local files and ignores changes of their mirror pods.
                 if pod_spec::is_mirror(old) {
                     let why = "static pods do not support ephemeral containers";
                     return vec![FieldError::forbidden("", why)];

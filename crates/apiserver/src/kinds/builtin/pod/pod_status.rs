@@ -24,6 +24,7 @@ pub(super) fn validate(old: &Value, new: &Value) -> Vec<FieldError> {
     if !node.is_empty() && node != text(before, "nominatedNodeName") {
         const FIELD: &str = "status.nominatedNodeName";
         errors.extend(invalid(FIELD, node, &names::subdomain(node)));
+        // A nomination reserves room on a node for a pod that still waits to be scheduled.
         if !text(&old["spec"], "nodeName").is_empty() {
             let why = "may not be set on pods that are already bound to a node";
             errors.push(FieldError::forbidden(FIELD, why));
@@ -115,6 +116,7 @@ fn may_restart(spec: &Value, container: &Value, exit_code: i64) -> bool {
         }
     };
     let has_policy = !container["restartPolicy"].is_null();
+    // Rules refine the container's own policy, which validation requires beside them.
     if has_policy && list(container, "restartPolicyRules").iter().any(matches) {
         return true;
     }

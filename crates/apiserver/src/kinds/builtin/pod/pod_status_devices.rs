@@ -81,6 +81,7 @@ pub(super) fn extended_claim(pod: &Value) -> Vec<FieldError> {
         // kube-apiserver's path lacks the list and the index.
         errors.extend(invalid(&format!("{PATH}.requestName"), request, &names::label(request)));
         if !seen.insert(key) {
+            // The key of a mapping consists of three fields, and kube-apiserver reports a repetition at each of them.
             errors.extend(key.map(|(field, value)| duplicate(format!("{path}.{field}"), value)));
         }
     }

@@ -65,6 +65,7 @@ pub(super) fn validate(old: &Value, new: &Value) -> Vec<FieldError> {
     if before["terminationGracePeriodSeconds"].as_i64().is_some_and(|seconds| seconds < 0)
         && after["terminationGracePeriodSeconds"] == 1
     {
+        // Older servers stored negative periods. Defaults of new pods replace them by 1.
         changeable.push("terminationGracePeriodSeconds");
     }
     // A pod with gates has not been scheduled yet, so its constraints may still become stricter.
@@ -171,6 +172,7 @@ pub(super) fn validate_ephemeral_containers(old: &Value, new: &Value) -> Vec<Fie
         let name = &container["name"];
         match after.get(name.as_str().unwrap_or_default()) {
             None => {
+                // kube-apiserver's message ends with a line break.
                 let why = format!("existing ephemeral containers {name} may not be removed\n");
                 errors.push(FieldError::forbidden(FIELD, &why));
             }

@@ -28,6 +28,7 @@ pub(super) fn validate(capacity: &Value, is_shared: bool, path: &str) -> Vec<Fie
         let why = "exactly one policy can be specified, cannot specify \"validValues\" and \"validRange\" at the same time";
         return vec![FieldError::forbidden(path, why)];
     }
+    // kube-apiserver accepts a policy that has only a default, or nothing at all.
     if !has_values && !has_range {
         return Vec::new();
     }

@@ -66,6 +66,7 @@ pub(super) fn validate(old: &Value, claim: &Value) -> Vec<FieldError> {
         users,
         MAX_USERS,
         "status.reservedFor",
+        // A later pod can have the same name, but never the same UID.
         |user| text(user, "uid"),
         |user, path| {
             ["resource", "name", "uid"].iter().filter_map(|field| required(user, field, path)).collect()

@@ -315,6 +315,7 @@ pub(super) fn validate_bindings(device: &Value, path: &str) -> Vec<FieldError> {
             }
         }
     }
+    // The scheduler waits for the conditions of one list, and gives up at those of the other. One list without the other is useless.
     for (field, other, is_missing) in [
         (FIELDS[0], FIELDS[1], conditions.is_empty() && !failures.is_empty()),
         (FIELDS[1], FIELDS[0], failures.is_empty() && !conditions.is_empty()),

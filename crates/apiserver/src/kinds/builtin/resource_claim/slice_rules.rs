@@ -117,6 +117,7 @@ fn validate_nodes(spec: &Value) -> Vec<FieldError> {
     let (mut given, mut errors) = (Vec::new(), Vec::new());
     match spec["nodeName"].as_str() {
         None => {}
+        // The empty name does not count as a selection in kube-apiserver, so the error about a missing one may follow.
         Some("") => {
             let why = "must be either unset or set to a non-empty string";
             errors.push(invalid_text("spec.nodeName", "", why));
@@ -131,6 +132,7 @@ fn validate_nodes(spec: &Value) -> Vec<FieldError> {
         const TERMS: &str = "spec.nodeSelector.nodeSelectorTerms";
         given.push("`nodeSelector`");
         errors.extend(pod_spec::node_selector(selector, "spec.nodeSelector"));
+        // The allocator merges the selectors of several devices into one term.
         if list(selector, "nodeSelectorTerms").len() != 1 {
             let shown = internal_text("[]core.NodeSelectorTerm", &selector["nodeSelectorTerms"]);
             errors.push(FieldError::invalid(TERMS, &shown, "must have exactly one node selector term"));

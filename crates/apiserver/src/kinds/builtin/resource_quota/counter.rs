@@ -135,6 +135,7 @@ impl ObjectCounter {
                 scope.selects(text(&object["spec"]["priorityClassName"]).as_slice())
             }
             (CountedKind::VolumeClaims, "VolumeAttributesClass") => {
+                // While a claim changes its class, the old and the new class count.
                 let status = &object["status"];
                 let names = [
                     &object["spec"]["volumeAttributesClassName"],

@@ -57,6 +57,7 @@ impl QuotaScope {
         let listed = |value: &&str| self.values.iter().any(|known| known == value);
         match self.operator {
             Operator::In => found.iter().any(listed),
+            // As in label selectors, an object without a value matches.
             Operator::NotIn => found.is_empty() || !found.iter().all(listed),
             Operator::Exists => !found.is_empty(),
             Operator::DoesNotExist => found.is_empty(),

@@ -83,6 +83,7 @@ fn keep_allocated(old: &Value, spec: &mut Value) {
         if is_empty(&spec["clusterIP"]) && !is_empty(&old["clusterIP"]) {
             spec["clusterIP"] = old["clusterIP"].clone();
         }
+        // With a new `clusterIP`, the old list would contradict it.
         if addresses(spec).is_empty() && spec["clusterIP"] == old["clusterIP"] && !addresses(old).is_empty() {
             spec["clusterIPs"] = old["clusterIPs"].clone();
         }
@@ -95,6 +96,7 @@ fn keep_allocated(old: &Value, spec: &mut Value) {
         let is_open = |port: &&mut Value| port["nodePort"].as_i64().unwrap_or_default() == 0;
         for port in elements(spec, "ports").filter(is_open) {
             let number = former.get(port["name"].as_str().unwrap_or_default());
+            // The client may have moved the number to another port in the same update.
             if let Some(number) = number.filter(|number| !used.contains(number)) {
                 port["nodePort"] = json!(number);
                 used.push(*number);

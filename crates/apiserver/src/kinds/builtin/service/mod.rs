@@ -136,6 +136,7 @@ fn warnings(service: &Value) -> Vec<String> {
         if !external.is_empty() {
             warnings.push("spec.externalIPs is ignored for headless services".to_owned());
         }
+        // kube-apiserver spells the field as in Go.
         if text(spec, "sessionAffinity") != "None" {
             warnings.push("spec.SessionAffinity is ignored for headless services".to_owned());
         }

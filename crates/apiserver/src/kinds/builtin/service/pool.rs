@@ -281,7 +281,7 @@ impl Allocator for Reserving<'_> {
         let is_used =
             |pool: &ServicePool, port: i64| u32::try_from(port).is_ok_and(|port| pool.ports.contains(port));
         if self.mode == AllocationMode::DryRun {
-            // Any number can be shown.
+            // A dry run reserves nothing, so it also accepts a number outside of the range.
             let number = match wanted {
                 Some(port) if is_used(self.pool, port) || self.shown_ports.contains(&port) => {
                     return Err(taken());

@@ -63,6 +63,7 @@ pub(super) fn validate(service: &Value, old: Option<&Value>) -> Vec<FieldError> 
         errors.push(FieldError::required("spec.ports", ""));
     }
     match kind {
+        // Node ports and load balancers build on the cluster IP.
         "LoadBalancer" | "NodePort" if is_headless => {
             let why = format!("may not be set to 'None' for {kind} services");
             errors.push(invalid_text("spec.clusterIPs[0]", "None", &why));

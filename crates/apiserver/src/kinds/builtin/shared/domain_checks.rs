@@ -21,6 +21,7 @@ pub(in crate::kinds::builtin) fn full_domain(given: &str, field: &str) -> Option
     if given.is_empty() {
         return Some(FieldError::required(field, ""));
     }
+    // Errors show the name without the dot, as in kube-apiserver.
     let name = given.strip_suffix('.').unwrap_or(given);
     let wrong = names::subdomain(name);
     if !wrong.is_empty() {

@@ -66,6 +66,7 @@ pub(in crate::kinds::builtin) fn validate(name: &str, path: &str) -> Vec<FieldEr
     if !wrong.is_empty() {
         return wrong.iter().map(|why| FieldError::invalid(path, &quote(name), why)).collect();
     }
+    // `storage` is a resource of volume claims.
     if name.contains('/') || is_of_quota(name) || name == "storage" {
         return Vec::new();
     }

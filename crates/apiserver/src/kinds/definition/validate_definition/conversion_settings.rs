@@ -14,6 +14,7 @@ pub(super) fn check(conversion: &Value, old: Option<&Value>, errors: &mut Vec<Fi
     let strategy = text(conversion, "strategy");
     errors.extend(one_of("spec.conversion.strategy", strategy, &["None", "Webhook"]));
     let webhook = &conversion["webhook"];
+    // The paths are those of Go's internal type, which has no struct for the webhook.
     let client = "spec.conversion.webhookClientConfig";
     let reviews = "spec.conversion.conversionReviewVersions";
     if strategy != "Webhook" {

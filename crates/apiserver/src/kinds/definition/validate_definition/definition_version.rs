@@ -257,6 +257,7 @@ fn check_scale(scale: &Value, place: &str, errors: &mut Vec<FieldError>) {
     for (field, parents, required) in [
         ("specReplicasPath", &[".spec"][..], true),
         ("statusReplicasPath", &[".status"][..], true),
+        // Only autoscalers need the selector.
         ("labelSelectorPath", &[".spec", ".status"][..], false),
     ] {
         let path = text(scale, field);
@@ -307,6 +308,7 @@ fn check_column(column: &Value, place: &str, errors: &mut Vec<FieldError>) {
         errors.push(FieldError::invalid(format!("{place}.format"), &quote(format), &detail));
     }
     let path = text(column, "jsonPath");
+    // kube-apiserver spells the field as in Go.
     let field = format!("{place}.JSONPath");
     if path.is_empty() {
         errors.push(FieldError::required(field, ""));

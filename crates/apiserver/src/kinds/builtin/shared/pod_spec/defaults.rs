@@ -99,6 +99,7 @@ fn probe(probe: &mut Value) {
     if let Some(grpc) = probe.get_mut("grpc").filter(|grpc| grpc.is_object())
         && grpc.get("service").is_none()
     {
+        // In gRPC's health protocol, the empty name asks about the server as a whole.
         grpc["service"] = json!("");
     }
 }

@@ -49,6 +49,7 @@ pub(in crate::kinds::builtin) fn warnings(object: &Value, path: &str) -> Vec<Str
         return Vec::new();
     };
     let parent = path.strip_suffix("spec").unwrap_or_default();
+    // For a pod, whose spec has the path `spec`, the parent is empty: the pod takes the place of a template.
     let template = at(object, parent.trim_end_matches('.')).unwrap_or(object);
     let annotations = &template["metadata"]["annotations"];
     let mut warnings = scheduling(spec, path);

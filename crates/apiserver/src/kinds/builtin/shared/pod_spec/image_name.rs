@@ -50,6 +50,7 @@ fn tag(image: &str) -> Option<&str> {
 /// Splits the registry's domain off a name, if there is one. As in the library, a domain is `localhost`, or contains a dot, a colon or an uppercase letter.
 fn split_domain(image: &str) -> (Option<&str>, &str) {
     match image.split_once('/') {
+        // The library replaces the older domain of Docker Hub.
         Some(("index.docker.io", rest)) => (Some("docker.io"), rest),
         Some((domain, rest))
             if domain == "localhost"
@@ -70,6 +71,7 @@ fn is_domain(text: &str) -> bool {
             if address.is_empty() || !address.bytes().all(is_address) {
                 return false;
             }
+            // Any other text after the bracket counts as an empty port, which is invalid.
             (None, rest.strip_prefix(':').or(if rest.is_empty() { None } else { Some("") }))
         }
         None => match text.split_once(':') {

@@ -228,6 +228,7 @@ fn resource_claims(spec: &Value, path: &str) -> Vec<FieldError> {
             _ => None,
         };
         errors.extend(why.map(|why| {
+            // The message shows the JSON of Go's internal struct.
             let shown = format!(
                 "{{\"Name\":{},\"ResourceClaimName\":{},\"ResourceClaimTemplateName\":{}}}",
                 claim["name"], claim[sources[0]], claim[sources[1]]
@@ -280,6 +281,7 @@ fn pod_resources(pod: &PodRules<'_>, path: &str) -> Vec<FieldError> {
             let exceeded = own.get(name).filter(|own| limit > *own);
             errors.extend(exceeded.map(|own| {
                 let why = format!("must be less than or equal to pod limits of {own}");
+                // This is kube-apiserver's path, although the field is in the container's own resources.
                 invalid_text(format!("{path}.containers[{index}][{name}].limits"), &limit.to_string(), &why)
             }));
         }
@@ -371,6 +373,7 @@ fn gates(spec: &Value, path: &str) -> Vec<FieldError> {
     }
     let mut seen = BTreeSet::new();
     for (index, gate) in list(spec, "schedulingGates").iter().enumerate() {
+        // kube-apiserver's path lacks the name of the field.
         let (name, field) = (text(gate, "name"), format!("{path}.schedulingGates[{index}]"));
         errors.extend(invalid(&field, name, &names::qualified(name)));
         if !seen.insert(name) {

@@ -62,9 +62,11 @@ pub(super) fn check_selectable(
                 continue;
             }
         };
+        // Name and namespace are selectable for all kinds, and labels have selectors of their own.
         if found.root == "metadata" {
             invalid("must not point to fields in metadata");
         }
+        // Selectors compare texts, so values need a single form as text.
         let kind = found.schema.map_or("", |schema| text(schema, "type"));
         if !["string", "boolean", "integer"].contains(&kind) {
             invalid(

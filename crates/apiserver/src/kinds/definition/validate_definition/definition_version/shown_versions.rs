@@ -63,6 +63,7 @@ pub(super) fn shown(spec: &Value, own: &BTreeSet<&str>) -> String {
         let selectable = list(version, "selectableFields", &|field| {
             format!("{{\"JSONPath\":{}}}", text(field, "jsonPath"))
         });
+        // Names and order are those of Go's internal struct, which has no JSON tags.
         format!(
             "{{\"Name\":{},\"Served\":{},\"Storage\":{},\"Deprecated\":{},\"DeprecationWarning\":{},\"Schema\":{schema},\
              \"Subresources\":{subresources},\"AdditionalPrinterColumns\":{columns},\"SelectableFields\":{selectable}}}",

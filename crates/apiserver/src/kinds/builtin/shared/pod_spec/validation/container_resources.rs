@@ -43,6 +43,7 @@ pub(super) fn validate(
     for (name, amount) in requests.iter() {
         let path = format!("{requests_path}[{name}]");
         errors.extend(one(name, amount, owner, &path));
+        // kube-apiserver's paths lack the name of the resource in these errors.
         errors.extend(match limits.get(name) {
             Some(limit) if amount != limit && !resource_names::can_overcommit(name) => {
                 let why = format!("must be equal to {name} limit of {limit}");

@@ -203,6 +203,7 @@ fn host_ports(containers: &[Value], path: &str) -> Vec<FieldError> {
     for (container, value) in containers.iter().enumerate() {
         for (index, port) in list(value, "ports").iter().enumerate() {
             let Some(number) = port["hostPort"].as_i64().filter(|number| *number != 0) else { continue };
+            // kube-apiserver shows this text as the repeated value.
             let key = format!("{}/{}/{number}", text(port, "protocol"), text(port, "hostIP"));
             if !used.insert(key.clone()) {
                 errors.push(duplicate(format!("{path}[{container}].ports[{index}].hostPort"), &key));

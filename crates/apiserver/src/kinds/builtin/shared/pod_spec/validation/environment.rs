@@ -97,6 +97,7 @@ fn value_from(variable: &Value, path: &str) -> Vec<FieldError> {
     found("configMapKeyRef", &key_reference);
     found("secretKeyRef", &key_reference);
     found("fileKeyRef", &file_reference);
+    // kube-apiserver reports only the first of these errors.
     let why = match count {
         0 => {
             "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`"

@@ -148,6 +148,7 @@ fn node_expression(expression: &Value, checked: LabelValues, path: &str) -> Vec<
             let why = "must be specified single value when `operator` is 'Lt' or 'Gt'";
             errors.push(FieldError::required(&*field, why));
         }
+        // kube-apiserver does not check that the value for `Gt` and `Lt` is a number.
         "In" | "NotIn" | "Exists" | "DoesNotExist" | "Gt" | "Lt" => {}
         _ => {
             let field = format!("{path}.operator");
@@ -224,9 +225,9 @@ fn label_keys(term: &Value, path: &str) -> Vec<FieldError> {
             errors.extend(invalid(&format!("{field}[{index}]"), key, &names::qualified(key)));
         }
     }
-    // Before validation, kube-apiserver adds an expression to the selector of a pod for each of `matchLabelKeys`. A key that occurs twice
-    // thus is also the client's own. The keys of `mismatchLabelKeys` may be the client's own: such a key excludes one value only, so the
-    // selector can filter further.
+    // Before validation, kube-apiserver adds an expression to a pod's selector for each of `matchLabelKeys`. If a key occurs twice, the
+    // client wrote one of the expressions, which is an error. Keys of `mismatchLabelKeys` may occur twice: their expressions exclude a
+    // single value, so the client's expression can restrict the selector further.
     let mut selected: BTreeSet<&str> =
         selector["matchLabels"].as_object().into_iter().flatten().map(|(key, _)| key.as_str()).collect();
     for expression in list(selector, "matchExpressions") {

@@ -130,6 +130,7 @@ fn devices(pod: &PodRules<'_>, container: &Value, path: &str) -> Vec<FieldError>
         if no_backsteps(place, "").is_some() {
             errors.push(invalid_text(&*path_field, place, "can not contain backsteps ('..')"));
         } else {
+            // kube-apiserver records only valid paths, so it reports no repetition of an invalid one.
             paths.insert(place);
         }
         if mounts.contains_key(name) {

@@ -123,6 +123,7 @@ fn source(volume: &Value, path: &str, enclosing: Enclosing<'_>) -> Vec<FieldErro
         if kind == "ephemeral"
             && let Enclosing::Pod(metadata) = enclosing
         {
+            // The controller of ephemeral volumes builds the claim's name from both names.
             let (pod, own) = (text(metadata, "name"), text(volume, "name"));
             let claim = format!("{pod}-{own}");
             if !pod.is_empty() && !own.is_empty() {
@@ -221,6 +222,7 @@ fn downward_file(item: &Value, path: &str) -> Vec<FieldError> {
         errors.extend(field_reference(field, ReferenceUse::File, &format!("{path}.fieldRef")));
         if !amount.is_null() {
             let why = "fieldRef and resourceFieldRef can not be specified simultaneously";
+            // kube-apiserver shows this word in place of a value.
             errors.push(invalid_text(path, "resource", why));
         }
     } else if amount.is_null() {
