@@ -36,6 +36,7 @@ impl Strategy for Custom {
         let mut errors = type_errors(served, object);
         if errors.is_empty() {
             errors = with_embedded(served, object, served.schema.validate(object));
+            // For Go, a float is not an integer, so these checks see the numbers as the client sent them.
             errors.extend(scale_errors(served, sent, ""));
         } else {
             // With a wrong type, kube-apiserver's schema validator returns early. The checks of embedded objects and lists still run.

@@ -88,6 +88,7 @@ pub(super) fn check_review_versions(
     for (index, version) in versions.iter().map(|version| version.as_str().unwrap_or_default()).enumerate() {
         let field = format!("{field}[{index}]");
         if seen.contains(&version) {
+            // kube-apiserver reports a repetition as an invalid value.
             errors.push(FieldError::invalid(field, &quote(version), "duplicate version"));
         } else {
             for error in names::name(NameRule::Label1035, version) {

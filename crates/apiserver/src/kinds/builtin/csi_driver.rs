@@ -36,6 +36,7 @@ impl BuiltinKind for CSIDriver {
     }
 
     fn prepare_update(&self, _context: &WriteContext<'_>, old: &Value, driver: &mut Value) {
+        // The feature gate is `VolumeLimitScaling`.
         if old["spec"][GATED_FIELD].is_null() {
             within(driver, "spec", |spec| put(spec, GATED_FIELD, Value::Null));
         }
@@ -50,6 +51,7 @@ impl BuiltinKind for CSIDriver {
         for mode in list(spec, "volumeLifecycleModes") {
             let (mode, modes) = (mode.as_str().unwrap_or_default(), ["Persistent", "Ephemeral"]);
             if !modes.contains(&mode) {
+                // kube-apiserver's path lacks the index.
                 errors.push(FieldError::not_supported("spec.volumeLifecycleModes", mode, &modes));
             }
         }

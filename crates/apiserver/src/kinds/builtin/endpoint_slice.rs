@@ -61,6 +61,7 @@ impl BuiltinKind for EndpointSlice {
     fn warnings(&self, _resource: &Resource, object: &Value, old: Option<&Value>) -> Vec<String> {
         let mut warnings = Vec::new();
         if old.is_none() && object["addressType"] == "FQDN" {
+            // kube-apiserver's path has `spec`, which the object lacks.
             warnings.push("spec.addressType: FQDN endpoints are deprecated".to_owned());
         }
         // kube-apiserver trusts the addresses of its own controllers.
@@ -141,6 +142,7 @@ fn validate_endpoints(slice: &Value) -> Vec<FieldError> {
                     errors.extend(full_domain(given, &place));
                     continue;
                 }
+                // `required_type` reports an unknown type.
                 _ => continue,
             };
             if let Some(error) = wrong {

@@ -67,6 +67,7 @@ fn validate(spec: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let mut errors = Vec::new();
     if rules.is_empty() && backend.is_null() {
         let why = "either `defaultBackend` or `rules` must be specified";
+        // kube-apiserver shows only the rules of the spec.
         errors.push(FieldError::invalid("spec", &spec["rules"].to_string(), why));
     }
     if !backend.is_null() {

@@ -38,6 +38,7 @@ impl BuiltinKind for Lease {
 /// Drops gated fields, unless the old lease has them.
 fn drop_gated_fields(old: &Value, lease: &mut Value) {
     if let Some(spec) = lease.get_mut("spec").and_then(Value::as_object_mut) {
+        // The feature gate is `CoordinatedLeaderElection`.
         spec.retain(|field, _| !GATED_FIELDS.contains(&field.as_str()) || !old["spec"][field].is_null());
     }
 }

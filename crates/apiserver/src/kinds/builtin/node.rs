@@ -173,6 +173,7 @@ fn avoided_pods(node: &Value) -> Vec<FieldError> {
         if controller.is_null() {
             errors.push(FieldError::required(field, ""));
         } else if controller["controller"] == false {
+            // In Go, a missing flag causes a panic that ends the request. Here it causes no error.
             let field = format!("{field}.PodController.Controller");
             errors.push(FieldError::invalid(field, "false", "must point to a controller"));
         }

@@ -333,6 +333,7 @@ pub(super) fn access_modes(spec: &Value, path: &str) -> Vec<FieldError> {
     let unknown = modes.iter().filter(|mode| !ACCESS_MODES.contains(mode));
     let field = format!("{path}.accessModes");
     errors.extend(unknown.map(|mode| FieldError::not_supported(&*field, mode, &ACCESS_MODES)));
+    // Unknown modes do not count: they have an error of their own.
     let has_other = modes.iter().any(|mode| *mode != ONCE && ACCESS_MODES.contains(mode));
     if modes.contains(&ONCE) && has_other {
         let why = "may not use ReadWriteOncePod with other access modes";

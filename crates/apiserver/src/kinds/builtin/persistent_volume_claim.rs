@@ -132,6 +132,7 @@ fn resource_name(name: &str, field: &str) -> Vec<FieldError> {
 fn prepare_sources(old: &Value, claim: &mut Value) {
     let Some(spec) = claim.get_mut("spec").filter(|spec| spec.is_object()) else { return };
     let is_elsewhere = |source: &Value| !text(source, "namespace").is_empty();
+    // The feature gate is `CrossNamespaceVolumeDataSource`.
     if old["dataSourceRef"].is_null() && is_elsewhere(&spec["dataSourceRef"]) {
         put(spec, "dataSourceRef", Value::Null);
     }
@@ -157,6 +158,7 @@ fn prepare_sources(old: &Value, claim: &mut Value) {
 /// Validates the spec of a claim; `old` is the spec before an update, or null. If a source of the old spec has a group, groups are not
 /// validated again.
 pub(super) fn validate_spec(spec: &Value, old: &Value) -> Vec<FieldError> {
+    // kube-apiserver's path lacks `requests`.
     const STORAGE: &str = "spec.resources[storage]";
     let mut errors = Vec::new();
     if list(spec, "accessModes").is_empty() {

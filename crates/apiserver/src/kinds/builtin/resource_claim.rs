@@ -167,6 +167,7 @@ fn date_taints(slice: &mut Value, context: &WriteContext<'_>) {
 fn drop_mappings(old: Option<&Value>, slice: &mut Value) {
     const FIELD: &str = "nodeAllocatableResourceMappings";
     let devices = old.map(|old| list(&old["spec"], "devices")).unwrap_or_default();
+    // The feature gate is `DRANodeAllocatableResources`.
     if devices.iter().any(|device| device[FIELD].as_object().is_some_and(|mappings| !mappings.is_empty())) {
         return;
     }
@@ -180,6 +181,7 @@ fn drop_mappings(old: Option<&Value>, slice: &mut Value) {
 /// Drops the lists of attributes, whose feature gate is off by default, unless the old slice has any.
 fn drop_lists(old: Option<&Value>, slice: &mut Value) {
     let devices = old.map(|old| list(&old["spec"], "devices")).unwrap_or_default();
+    // The feature gate is `DRAListTypeAttributes`.
     if devices.iter().any(slice_rules::has_lists) {
         return;
     }

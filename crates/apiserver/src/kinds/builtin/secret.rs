@@ -99,6 +99,7 @@ fn validate(secret: &Value) -> Vec<FieldError> {
         "kubernetes.io/ssh-auth" if text(data, "ssh-privatekey").is_empty() => {
             errors.push(missing("ssh-privatekey"));
         }
+        // Wrong contents cause only a warning.
         "kubernetes.io/tls" => errors.extend(needs(&["tls.crt", "tls.key"])),
         _ => {}
     }

@@ -117,6 +117,7 @@ impl BuiltinKind for StatefulSet {
 /// Drops the limit of unavailable pods, whose feature gate is off by default, unless the old set has one.
 fn drop_limit(old: &Value, set: &mut Value) {
     const PLACE: &str = "/spec/updateStrategy/rollingUpdate";
+    // The feature gate is `MaxUnavailableStatefulSet`.
     let has_limit = old.pointer(PLACE).is_some_and(|update| !update["maxUnavailable"].is_null());
     if let Some(update) = set.pointer_mut(PLACE).filter(|_| !has_limit) {
         put(update, "maxUnavailable", Value::Null);

@@ -263,6 +263,7 @@ pub(super) fn check_conditions(
     let mut seen: Vec<&str> = Vec::new();
     for (index, condition) in conditions.iter().enumerate() {
         let place = format!("{field}[{index}]");
+        // As in kube-apiserver, errors show the expression without surrounding whitespace.
         let expression = text(condition, "expression").trim();
         if expression.is_empty() {
             errors.push(FieldError::required(format!("{place}.expression"), ""));

@@ -172,6 +172,7 @@ fn initializing(pod: &Value, summary: &mut Summary, of_sidecars: &mut Restarts) 
         if state["terminated"].is_object() && number(state, "/terminated/exitCode") == 0 {
             continue;
         }
+        // A started sidecar does not hold up the next init container.
         if is_sidecar && container["started"] == true {
             summary.ready += usize::from(container["ready"] == true);
             continue;

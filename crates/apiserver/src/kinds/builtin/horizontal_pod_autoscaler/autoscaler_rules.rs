@@ -37,7 +37,8 @@ enum ReferenceGroup {
 pub(super) fn validate(new: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let (spec, old) = (&new["spec"], old.map(|old| &old["spec"]));
     let (min, max) = (spec["minReplicas"].as_i64(), spec["maxReplicas"].as_i64().unwrap_or_default());
-    // Scaling to zero is behind a feature gate that is off by default. An autoscaler that already has the minimum 0 keeps it.
+    // Scaling to zero is behind the feature gate `HPAScaleToZero`, which is off by default. An autoscaler that already has the minimum 0
+    // keeps it.
     let lowest = i64::from(old.is_none_or(|old| old["minReplicas"] != 0));
     let mut errors = Vec::new();
     if let Some(min) = min.filter(|min| *min < lowest) {
@@ -227,6 +228,7 @@ fn target(target: &Value, path: &str) -> Vec<FieldError> {
     if kind.is_empty() {
         errors.push(FieldError::required(&*field, "must specify a metric target type"));
     }
+    // An empty type causes both errors, like in kube-apiserver.
     if !["Utilization", "Value", "AverageValue"].contains(&kind) {
         errors.push(invalid_text(field, kind, "must be either Utilization, Value, or AverageValue"));
     }

@@ -195,6 +195,7 @@ fn count_indexes(text: &str, completions: i64) -> Result<i64, String> {
     if text.is_empty() {
         return Ok(0);
     }
+    // A negative index cannot occur: the hyphen separates the ends of an interval.
     let index = |text: &str| -> Result<i64, String> {
         let number: i64 = text
             .parse()

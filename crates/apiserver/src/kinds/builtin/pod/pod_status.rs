@@ -142,6 +142,7 @@ fn addresses(before: &[Value], after: &[Value], field: &str) -> Vec<FieldError> 
         let of_new_family = |entry: &Value| text(entry, "ip").contains(':');
         let families: BTreeSet<bool> = after.iter().map(of_new_family).collect();
         if families.len() < 2 || after.len() > 2 {
+            // The message shows the JSON of Go's internal struct.
             let shown: Vec<String> =
                 after.iter().map(|entry| format!("{{\"IP\":{}}}", entry["ip"])).collect();
             let why = "may specify no more than one IP for each IP family";

@@ -41,7 +41,7 @@ pub(super) fn keep_all_but_resources(old: &Value, new: &mut Value) {
 
 /// Validates a resize.
 pub(super) fn validate(old: &Value, new: &Value) -> Vec<FieldError> {
-    // Go passes an empty name for the path, which prints as `[]`.
+    // Go passes an empty name for the path, which prints as `[]`. Each of these errors replaces all others.
     if pod_spec::is_mirror(old) {
         return vec![FieldError::forbidden("[]", "static pods cannot be resized")];
     }

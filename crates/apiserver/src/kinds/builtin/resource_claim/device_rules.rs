@@ -201,6 +201,7 @@ fn validate_exact(request: &Value, path: &str) -> Vec<FieldError> {
         &format!("{path}.selectors"),
         validate_selector,
     ));
+    // In Go, the number is not a pointer, so zero means absent.
     let count = request["count"].as_i64().unwrap_or_default();
     let count_error = |why: &str| FieldError::invalid(format!("{path}.count"), &count.to_string(), why);
     match text(request, "allocationMode") {
@@ -253,6 +254,7 @@ fn validate_toleration(toleration: &Value, path: &str) -> Vec<FieldError> {
         ["key", "operator", "value", "effect"].map(|field| text(toleration, field));
     let place = |field: &str| format!("{path}.{field}");
     let mut errors = Vec::new();
+    // Unlike in tolerations of pods, an empty key does not require the operator `Exists`.
     if !key.is_empty() {
         errors.extend(invalid(&place("key"), key, &names::qualified(key)));
     }

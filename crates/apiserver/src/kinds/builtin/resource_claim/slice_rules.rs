@@ -230,6 +230,7 @@ fn validate_nodes_of_device(device: &Value, path: &str) -> Vec<FieldError> {
     }
     if !device["nodeSelector"].is_null() {
         given.push("`nodeSelector`");
+        // Unlike for a whole slice, kube-apiserver does not check that there is exactly one term.
         errors.extend(pod_spec::node_selector(&device["nodeSelector"], &format!("{path}.nodeSelector")));
     }
     match device["allNodes"].as_bool() {

@@ -20,14 +20,14 @@ const CROSS_NAMESPACE: &str = "CrossNamespacePodAffinity";
 /// Pairs of scopes that exclude each other.
 const CONFLICTS: [[&str; 2]; 2] = [["BestEffort", "NotBestEffort"], ["Terminating", "NotTerminating"]];
 
-/// Validates a quota. `old` is the state before an update, which cannot change the scopes.
+/// Validates a quota. `old` is the state before an update, which cannot change `spec.scopes`.
 pub(super) fn validate(new: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let spec = &new["spec"];
     let mut errors = amounts(&spec["hard"], "spec.hard");
     errors.extend(scopes(spec));
     errors.extend(selector(spec));
     if let Some(old) = old {
-        // kube-apiserver compares the scopes as sets.
+        // kube-apiserver compares the scopes as sets. It does not compare `scopeSelector`, which an update may change.
         let set = |spec: &Value| {
             let mut names: Vec<String> = texts(&spec["scopes"]).map(str::to_owned).collect();
             names.sort_unstable();

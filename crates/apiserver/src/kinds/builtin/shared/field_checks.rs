@@ -324,6 +324,7 @@ pub(in crate::kinds::builtin) fn conditions(conditions: &[Value], path: &str) ->
             errors.push(FieldError::not_supported(field, text(condition, "status"), &STATUSES));
         }
         if let Some(number) = condition["observedGeneration"].as_i64().filter(|number| *number < 0) {
+            // The common check for numbers says "0".
             let why = "must be greater than or equal to zero";
             errors.push(FieldError::invalid(format!("{place}.observedGeneration"), &number.to_string(), why));
         }

@@ -33,6 +33,7 @@ pub(in crate::kinds::builtin) fn of_deployment(rolling: &Value, path: &str) -> V
 /// Validates the limits of a DaemonSet, of which exactly one must be zero: a pod is replaced either before or after its end.
 pub(in crate::kinds::builtin) fn of_daemon_set(rolling: &Value, path: &str) -> Vec<FieldError> {
     let mut errors = Vec::new();
+    // kube-apiserver checks the form of both limits before the size of either.
     for check in [number_or_percent, at_most_all] {
         for field in [UNAVAILABLE, SURGE] {
             errors.extend(check(&rolling[field], &format!("{path}.{field}")));

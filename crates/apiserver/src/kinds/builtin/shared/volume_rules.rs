@@ -251,6 +251,7 @@ fn fibre_channel(source: &Value, path: &str) -> Vec<FieldError> {
         errors.push(FieldError::invalid(field, &go::json(&source["targetWWNs"]), why));
     }
     if !targets.is_empty() {
+        // A target has several volumes, but a WWID identifies a single one.
         let lun = format!("{path}.lun");
         match source["lun"].as_i64() {
             None => errors.push(FieldError::required(lun, "lun is required if targetWWNs is specified")),

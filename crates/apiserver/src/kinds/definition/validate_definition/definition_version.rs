@@ -161,6 +161,7 @@ pub(super) fn check_shared(spec: &Value, old: &Value, errors: &mut Vec<FieldErro
         let schema = validation.map(|validation| &validation["openAPIV3Schema"]);
         let missing = "may only be set when validations.schema is included";
         let before = list(old, "versions");
+        // The old fields can only be compared here if all old versions shared them, too.
         let limit = selectable_limit(first, before.first().filter(|_| shared(before, "selectableFields").1));
         check_selectable(first, schema, limit, "spec.selectableFields", missing, errors);
     }

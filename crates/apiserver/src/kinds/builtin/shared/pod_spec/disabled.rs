@@ -14,15 +14,18 @@ const CONTAINERS: [&str; 3] = ["initContainers", "containers", "ephemeralContain
 pub(in crate::kinds::builtin) fn drop_disabled(object: &mut Value, old: Option<&Value>, path: &str) {
     let Some(spec) = object.pointer_mut(&format!("/{}", path.replace('.', "/"))) else { return };
     let old = old.and_then(|old| at(old, path)).unwrap_or(&Value::Null);
+    // The feature gate is `GenericWorkload`.
     if old["schedulingGroup"].is_null() {
         put(spec, "schedulingGroup", Value::Null);
     }
+    // The feature gate is `ContainerStopSignals`.
     let stops = |container: &Value| !container["lifecycle"]["stopSignal"].is_null();
     if !CONTAINERS.iter().any(|kind| list(old, kind).iter().any(stops)) {
         for kind in CONTAINERS {
             elements(spec, kind).filter(|container| stops(container)).for_each(drop_stop_signal);
         }
     }
+    // The feature gates are `ClusterTrustBundleProjection` and `PodCertificateRequest`.
     for source in SOURCES {
         let has_source = |volume: &Value| {
             list(&volume["projected"], "sources").iter().any(|projected| !projected[source].is_null())

@@ -34,6 +34,7 @@ pub(in crate::kinds::builtin) fn pod_annotation_updates(old: &Value, new: &Value
     let mut errors = Vec::new();
     let mut refuse = |key: &str, verb: &str| {
         let what = match key {
+            // The kubelet recognizes its own mirror pods by this annotation.
             MIRROR => "mirror pod annotation",
             _ if key.starts_with(APP_ARMOR) => "AppArmor annotations",
             _ => return,

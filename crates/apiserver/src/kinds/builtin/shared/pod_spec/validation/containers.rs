@@ -185,6 +185,7 @@ fn ports(container: &Value, path: &str) -> Vec<FieldError> {
             errors.extend(invalid(&field, name, &wrong));
         }
         let field = format!("{path}.containerPort");
+        // In Go, the number is not a pointer, so zero means absent.
         match port["containerPort"].as_i64().unwrap_or_default() {
             0 => errors.push(FieldError::required(field, "")),
             number => errors.extend(port_number(number, field)),

@@ -54,7 +54,8 @@ pub(in crate::kinds::builtin) fn tolerations(spec: &Value, path: &str) -> Vec<Fi
                 errors.push(invalid_text(field, value, "value must be empty when `operator` is 'Exists'"));
             }
             "Exists" => {}
-            // Comparisons are behind a feature gate that is off by default. Nevertheless the message for them names them as supported.
+            // Comparisons are behind the feature gate `TaintTolerationComparisonOperators`, which is off by default. Nevertheless the
+            // message for them names them as supported.
             "Lt" | "Gt" => {
                 errors.push(FieldError::not_supported(field, operator, &["Equal", "Exists", "Lt", "Gt"]));
             }

@@ -81,6 +81,7 @@ fn seccomp(context: &Value, path: &str) -> Vec<FieldError> {
         (_, None) => {}
         (_, Some(_)) => {
             let why = "can only be set when seccomp type is Localhost";
+            // kube-apiserver shows the whole profile.
             errors.push(FieldError::invalid(field, &internal_text("core.SeccompProfile", profile), why));
         }
     }
@@ -140,7 +141,7 @@ pub(super) fn of_pod(spec: &Value, path: &str) -> Vec<FieldError> {
     errors.extend(windows_options::options(context, &path));
     errors.extend(app_armor(context, &path));
     errors.extend(supported(context, "supplementalGroupsPolicy", &path, &["Merge", "Strict"]));
-    // `MountOption` is behind a feature gate that is off by default.
+    // `MountOption` is behind the feature gate `SELinuxMount`, which is off by default.
     errors.extend(supported(context, "seLinuxChangePolicy", &path, &["Recursive"]));
     errors
 }
