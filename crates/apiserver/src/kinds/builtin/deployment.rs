@@ -116,7 +116,7 @@ fn validate_strategy(strategy: &Value) -> Vec<FieldError> {
 fn validate_deadline(spec: &Value) -> Option<FieldError> {
     let deadline = spec["progressDeadlineSeconds"].as_i64()?;
     let ready = spec["minReadySeconds"].as_i64().unwrap_or_default();
-    (ready >= 0 && deadline <= ready).then(|| {
+    (deadline <= ready).then(|| {
         FieldError::invalid(
             "spec.progressDeadlineSeconds",
             &deadline.to_string(),
@@ -195,6 +195,24 @@ mod tests {
             &deployment(&json!({})),
             None,
             &["spec.selector: Invalid value: {}: empty selector is invalid for deployment"],
+        );
+    }
+
+    #[test]
+    fn the_deadline_exceeds_the_ready_time_even_if_both_are_negative() {
+        let mut deployment = deployment(&json!({"matchLabels": {"app": "web"}}));
+        deployment["spec"]["minReadySeconds"] = json!(-1);
+        deployment["spec"]["progressDeadlineSeconds"] = json!(-1);
+        let negative = "Invalid value: -1: must be greater than or equal to 0";
+        check(
+            "Deployment",
+            &deployment,
+            None,
+            &[
+                &format!("spec.minReadySeconds: {negative}"),
+                &format!("spec.progressDeadlineSeconds: {negative}"),
+                "spec.progressDeadlineSeconds: Invalid value: -1: must be greater than minReadySeconds",
+            ],
         );
     }
 

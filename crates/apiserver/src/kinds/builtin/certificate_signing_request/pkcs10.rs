@@ -1,5 +1,7 @@
 //! The certificate request (PKCS#10) in a CertificateSigningRequest, and the validation of the fields around it.
 
+use std::io::Cursor;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use kube_apimachinery::go::quote;
@@ -10,10 +12,16 @@ use x509_parser::certification_request::X509CertificationRequest;
 use x509_parser::pem::{Pem, parse_x509_pem};
 use x509_parser::prelude::FromDer;
 
+use crate::kinds::builtin::shared::field_checks::too_long;
+
 /// Type of the PEM block of a request.
 const BLOCK: &str = "CERTIFICATE REQUEST";
 /// Type of the PEM blocks of a certificate.
 const CERTIFICATE: &str = "CERTIFICATE";
+/// Maximum length of the domain of a signer, in bytes.
+const MAX_DOMAIN: usize = 253;
+/// Maximum length of the name of a signer, in bytes: a domain, a namespace and the name of an object in it.
+const MAX_SIGNER_NAME: usize = MAX_DOMAIN + 1 + 63 + 1 + 253;
 /// Shortest lifetime of a certificate in seconds.
 const SHORTEST: i64 = 600;
 /// Key usages, in the order in which errors list them.
@@ -115,9 +123,19 @@ pub(super) fn validate_certificate(old: &Value, new: &Value) -> Option<FieldErro
 /// Checks that a PEM text consists of certificates only, and contains at least one.
 fn certificates(pem: &[u8]) -> Result<(), String> {
     let mut found = 0;
-    for block in Pem::iter_from_buffer(pem).map_while(Result::ok) {
+    let mut rest = Cursor::new(pem);
+    loop {
+        let start = usize::try_from(rest.position()).unwrap_or(pem.len());
+        let Ok((block, _)) = Pem::read(&mut rest) else {
+            // This parser refuses blocks with headers, which Go's parser reads.
+            match label_before_headers(&pem[start..]) {
+                None => break,
+                Some(CERTIFICATE) => return Err("no PEM block headers are permitted".to_owned()),
+                Some(label) => return Err(not_a_certificate(label)),
+            }
+        };
         if block.label != CERTIFICATE {
-            return Err(format!("only {CERTIFICATE} PEM blocks are allowed, found {}", quote(&block.label)));
+            return Err(not_a_certificate(&block.label));
         }
         block.parse_x509().map_err(|error| format!("malformed certificate: {error}"))?;
         found += 1;
@@ -126,6 +144,17 @@ fn certificates(pem: &[u8]) -> Result<(), String> {
         return Err(format!("must contain at least one {CERTIFICATE} PEM block"));
     }
     Ok(())
+}
+
+fn not_a_certificate(label: &str) -> String {
+    format!("only {CERTIFICATE} PEM blocks are allowed, found {}", quote(label))
+}
+
+/// Returns the label of the first block if its first line is a header, such as `Proc-Type: 4,ENCRYPTED`.
+fn label_before_headers(pem: &[u8]) -> Option<&str> {
+    let mut lines = std::str::from_utf8(pem).ok()?.lines();
+    let label = lines.find_map(|line| line.trim_end().strip_prefix("-----BEGIN ")?.strip_suffix("-----"))?;
+    lines.next()?.contains(':').then_some(label)
 }
 
 /// Validates the name of a signer: a domain, and a path of one segment that may contain dots.
@@ -144,6 +173,9 @@ fn signer_name(name: &str) -> Vec<FieldError> {
         )];
     };
     let mut errors = Vec::new();
+    if domain.len() > MAX_DOMAIN {
+        errors.push(too_long(FIELD, MAX_DOMAIN));
+    }
     // Only the first invalid label of each part is reported.
     let wrong_label = |part: &str, check: fn(&str) -> Vec<String>| -> Vec<FieldError> {
         let wrong = part.split('.').map(|label| (label, check(label))).find(|(_, wrong)| !wrong.is_empty());
@@ -158,6 +190,9 @@ fn signer_name(name: &str) -> Vec<FieldError> {
     }
     // A part of the path may be as long as a subdomain: 253 characters instead of the 63 of a label.
     errors.extend(wrong_label(path, names::subdomain));
+    if name.len() > MAX_SIGNER_NAME {
+        errors.push(too_long(FIELD, MAX_SIGNER_NAME));
+    }
     errors
 }
 
@@ -198,6 +233,11 @@ mod tests {
             invalid("only CERTIFICATE PEM blocks are allowed, found \"PRIVATE KEY\"")
         );
         assert!(error("", &block("CERTIFICATE")).unwrap().contains("malformed certificate: "));
+        let with_header = |label: &str| block(label).replace("AAAA", "Proc-Type: 4,ENCRYPTED\n\nAAAA");
+        assert_eq!(error("", &with_header("CERTIFICATE")), invalid("no PEM block headers are permitted"));
+        let other = invalid("only CERTIFICATE PEM blocks are allowed, found \"KEY\"");
+        assert_eq!(error("", &with_header("KEY")), other);
+        assert_eq!(error("", &(block("KEY") + &with_header("CERTIFICATE"))), other, "the first error counts");
     }
 
     #[test]
@@ -215,6 +255,16 @@ mod tests {
                  'example.com/signer-name'",
                 "spec.expirationSeconds: Invalid value: 5: may not specify a duration less than 600 seconds (10 minutes)",
             ]
+        );
+        let long = vec!["a"; 128].join(".");
+        assert_eq!(
+            errors(&format!("{long}/signer"), json!(["client auth"]), 600),
+            ["spec.signerName: Too long: may not be more than 253 bytes"]
+        );
+        let longer = vec!["a".repeat(200); 3].join(".");
+        assert_eq!(
+            errors(&format!("example.com/{longer}"), json!(["client auth"]), 600),
+            ["spec.signerName: Too long: may not be more than 571 bytes"]
         );
         let twice = errors("example.com/signer", json!(["nope", "any", "any"]), 600);
         assert!(

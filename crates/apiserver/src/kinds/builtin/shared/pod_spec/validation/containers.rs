@@ -65,8 +65,12 @@ pub(super) fn init(pod: &PodRules<'_>, path: &str) -> Vec<FieldError> {
         errors.extend(common(pod, container, &path));
         errors.extend(restart_policy(container, &path));
         let name = text(container, "name");
-        if !names.insert(name) && !name.is_empty() {
+        // As in kube-apiserver, several init containers may lack a name without being duplicates, but not beside a regular container that
+        // lacks one.
+        if names.contains(name) {
             errors.push(duplicate(format!("{path}.name"), name));
+        } else if !name.is_empty() {
+            names.insert(name);
         }
         // Init containers run one after the other, so they may share host ports. kube-apiserver passes a list with this container only, so
         // its path always has the index 0.

@@ -45,6 +45,20 @@ fn a_pod_without_containers_is_none() {
 }
 
 #[test]
+fn a_missing_name_of_an_init_container_is_a_duplicate_only_beside_a_regular_one() {
+    let nameless = json!({"image": "i"});
+    let errors = |regular: &Value| {
+        let errors = pod_errors(&json!({"containers": [regular], "initContainers": [nameless, nameless]}));
+        errors.into_iter().filter(|error| error.contains("Duplicate")).collect::<Vec<_>>()
+    };
+    assert_eq!(errors(&json!({"name": "c", "image": "i"})), [""; 0]);
+    assert_eq!(
+        errors(&nameless),
+        [0, 1].map(|index| format!("spec.initContainers[{index}].name: Duplicate value: \"\""))
+    );
+}
+
+#[test]
 fn variables_have_one_source() {
     assert_eq!(
         container_errors(&json!({"env": [
