@@ -145,7 +145,8 @@ fn is_empty_policies(subject: &str, difference: &Difference) -> bool {
         && difference.genuine == "(absent)"
 }
 
-/// kube-apiserver converts the object of `autoscaling/v1` into the former object, which keeps its metrics if the new one has none.
+/// kube-apiserver converts the object of `autoscaling/v1` that a webhook returns into the former object, which keeps its metrics if the new
+/// one has none.
 fn is_removed_metrics(subject: &str, difference: &Difference) -> bool {
     let is_default = difference.path.starts_with("call ")
         && difference.path.ends_with(".spec.targetCPUUtilizationPercentage")
@@ -153,7 +154,13 @@ fn is_removed_metrics(subject: &str, difference: &Difference) -> bool {
     let is_kept = difference.path == "causes"
         && difference.ours == "(absent)"
         && difference.genuine.lines().all(|line| line.starts_with("spec.metrics["));
-    subject.ends_with(" horizontalpodautoscalers") && (is_default || is_kept)
+    // Metrics of the annotation are added to them, and those behind the first of the former ones are empty.
+    let is_without_type = |line: &str| line.contains("spec.metrics[") && line.contains("].type: ");
+    let is_added = difference.path == "status"
+        && difference.ours.starts_with("20")
+        && difference.genuine.starts_with("422")
+        && difference.genuine.split(", spec.").all(|part| is_without_type(&format!("spec.{part}")));
+    subject.ends_with(" horizontalpodautoscalers") && (is_default || is_kept || is_added)
 }
 
 /// kube-apiserver lists objects from a cache of each version, which converts them when they are written. The embedded server converts them
@@ -217,8 +224,10 @@ fn is_nameless_service(subject: &str, difference: &Difference) -> bool {
 /// empty `dependencies`.
 fn is_schema_type(subject: &str, difference: &Difference) -> bool {
     let genuine = &difference.genuine;
+    // The elements of a list in `dependencies` are texts.
+    let is_typed = genuine.contains("JSONSchema") || genuine.ends_with("into Go value of type string");
     let is_decoded = genuine.contains("boolean or JSON schema expected")
-        || (genuine.contains("cannot unmarshal ") && genuine.contains("JSONSchema"));
+        || (genuine.contains("cannot unmarshal ") && is_typed);
     let is_missing = |line: &str| {
         line.contains(".default: Invalid value: ")
             || line.ends_with("dependencies: Forbidden: dependencies is not supported")
