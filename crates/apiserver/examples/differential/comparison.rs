@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::Value;
+use serde_json::{Number, Value};
 
 use super::request::{Answer, is_random};
 
@@ -200,7 +200,9 @@ impl Pairs {
                 }
             }
             (Value::Number(genuine), Value::Number(ours))
-                if path.ends_with(".nodePort") || path.ends_with(".healthCheckNodePort") =>
+                if path.ends_with(".nodePort")
+                    || path.ends_with(".healthCheckNodePort")
+                    || (genuine != ours && is_copied_port(path, genuine, ours)) =>
             {
                 if !self.bind(&genuine.to_string(), &ours.to_string()) {
                     found.push(difference(
@@ -324,6 +326,14 @@ fn is_chosen(word: &str) -> bool {
     is_uid(word)
         || is_port
         || word.parse::<std::net::Ipv4Addr>().is_ok_and(|address| address.octets()[0] == 10)
+}
+
+/// Whether a patch has copied a node port to another field of a port, such as `targetPort`.
+fn is_copied_port(path: &str, genuine: &Number, ours: &Number) -> bool {
+    let is_port = path.ends_with(".targetPort") || path.ends_with(".port");
+    is_port
+        && path.contains(".spec.ports[")
+        && [genuine, ours].iter().all(|port| is_chosen(&port.to_string()))
 }
 
 fn is_uid(word: &str) -> bool {
