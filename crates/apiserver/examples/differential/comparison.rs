@@ -52,9 +52,9 @@ impl Pairs {
         long.fold(text.to_owned(), |text, (genuine, ours)| text.replace(genuine.as_str(), ours))
     }
 
-    /// Whether cells of tables are equal, except for values that the servers chose: UIDs, addresses and node ports. A table has no other
-    /// place for some of them, so the cells bind them.
-    fn are_cells_equal(&mut self, genuine: &str, ours: &str) -> bool {
+    /// Whether cells of tables or messages of causes are equal, except for values that the servers chose: UIDs, addresses and node ports. A
+    /// table has no other place for some of them, so they are bound here.
+    fn are_texts_equal(&mut self, genuine: &str, ours: &str) -> bool {
         const SEPARATORS: [char; 5] = ['/', ':', ',', '=', ' '];
         let shape = |cell: &str| cell.matches(SEPARATORS).collect::<Vec<_>>().concat();
         let words = |cell: &str| cell.split(SEPARATORS).map(str::to_owned).collect::<Vec<_>>();
@@ -248,7 +248,8 @@ impl Pairs {
         }
         let translated = self.translate(genuine);
         translated == ours
-            || (path.contains(".cells[") && self.are_cells_equal(genuine, ours))
+            || ((path.contains(".cells[") || path.contains(".causes["))
+                && self.are_texts_equal(genuine, ours))
             || (is_recent(genuine) && is_recent(ours))
             || (is_age(genuine) && is_age(ours))
             || sorted_parts(&without_revisions(&translated)) == sorted_parts(&without_revisions(ours))

@@ -11,7 +11,7 @@ struct Known {
     is: fn(&str, &Difference) -> bool,
 }
 
-const KNOWN: [Known; 20] = [
+const KNOWN: [Known; 21] = [
     Known { reason: "the data of a ControllerRevision are compared with its revision", is: is_revision },
     Known { reason: "several objects are converted by one call of a webhook", is: is_conversion_batch },
     Known { reason: "errors of strategic merge patches name fewer types of Go", is: is_strategic_error },
@@ -39,9 +39,10 @@ const KNOWN: [Known; 20] = [
     Known { reason: "numbers beyond 64-bit integers lose digits", is: is_long_number },
     Known { reason: "a webhook gets default policies in place of an empty list", is: is_empty_policies },
     Known {
-        reason: "a webhook that removes the annotations of a HorizontalPodAutoscaler removes its metrics",
-        is: is_removed_metrics,
+        reason: "a webhook that removes the annotations of an object removes the fields that they carry",
+        is: is_removed_field,
     },
+    Known { reason: "a webhook of another version lacks the fields of the written one", is: is_lost_field },
     Known { reason: "a list converts objects when it is read", is: is_cached_list },
     Known { reason: "a stored `caBundle` without content counts as absent", is: is_empty_bundle },
 ];
@@ -147,7 +148,11 @@ fn is_empty_policies(subject: &str, difference: &Difference) -> bool {
 
 /// kube-apiserver converts the object of `autoscaling/v1` that a webhook returns into the former object, which keeps its metrics if the new
 /// one has none.
-fn is_removed_metrics(subject: &str, difference: &Difference) -> bool {
+fn is_removed_field(subject: &str, difference: &Difference) -> bool {
+    if subject.ends_with(" daemonsets") {
+        return difference.path.starts_with("call ")
+            && difference.path.ends_with(".annotations.deprecated.daemonset.template.generation");
+    }
     let is_default = difference.path.starts_with("call ")
         && difference.path.ends_with(".spec.targetCPUUtilizationPercentage")
         && (difference.genuine.as_str(), difference.ours.as_str()) == ("(absent)", "80");
@@ -161,6 +166,16 @@ fn is_removed_metrics(subject: &str, difference: &Difference) -> bool {
         && difference.genuine.starts_with("422")
         && difference.genuine.split(", spec.").all(|part| is_without_type(&format!("spec.{part}")));
     subject.ends_with(" horizontalpodautoscalers") && (is_default || is_kept || is_added)
+}
+
+/// kube-apiserver converts the old object for a webhook from Go's internal type, and not from the version of the request: `autoscaling/v1` has no
+/// average of the metric of an object.
+fn is_lost_field(subject: &str, difference: &Difference) -> bool {
+    subject.ends_with(" horizontalpodautoscalers")
+        && difference.path.starts_with("call ")
+        && difference.path.contains(".oldObject.spec.metrics[")
+        && difference.path.ends_with(".averageUtilization")
+        && difference.ours == "(absent)"
 }
 
 /// kube-apiserver lists objects from a cache of each version, which converts them when they are written. The embedded server converts them
