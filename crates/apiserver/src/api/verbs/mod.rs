@@ -367,7 +367,10 @@ impl Call {
             }
             if validation == FieldValidation::Strict && !strict.is_empty() {
                 let why = yaml::strict_error(&strict);
-                return Err(self.cannot_be_handled(object, &format!("strict decoding error: {why}")));
+                // kube-apiserver has decoded a custom object into a map by then, which has the kind of the body.
+                let into = object["kind"].as_str().filter(|kind| served.is_custom() && !kind.is_empty());
+                let into = into.unwrap_or(&served.resource.kind);
+                return Err(self.not_decoded_into(into, object, &format!("strict decoding error: {why}")));
             }
             for text in strict {
                 self.warn(text);
@@ -383,16 +386,18 @@ impl Call {
     /// Builds the 400 for a body that does not decode. It names the type of the body. A builtin kind is that of the endpoint if the body
     /// has none; a custom kind has no version then.
     pub(crate) fn cannot_be_handled(&self, object: &Value, why: &str) -> ApiError {
+        self.not_decoded_into(&self.served.resource.kind, object, why)
+    }
+
+    /// Like [`cannot_be_handled`](Self::cannot_be_handled), for a decoder that was given an object of kind `into`.
+    fn not_decoded_into(&self, into: &str, object: &Value, why: &str) -> ApiError {
         let resource = &self.served.resource;
         let given = |field: &str| object[field].as_str().filter(|text| !text.is_empty());
         let kind = given("kind").unwrap_or(&resource.kind);
         let absent = if self.served.is_custom() && given("kind").is_some() { "" } else { &*resource.version };
         let version = given("apiVersion")
             .map_or(absent, |version| version.split_once('/').map_or(version, |(_, version)| version));
-        ApiError::bad_request(format!(
-            "{kind} in version \"{version}\" cannot be handled as a {}: {why}",
-            resource.kind
-        ))
+        ApiError::bad_request(format!("{kind} in version \"{version}\" cannot be handled as a {into}: {why}"))
     }
 
     /// Builds the 422 for the object of this request.

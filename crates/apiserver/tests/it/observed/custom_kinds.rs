@@ -53,6 +53,20 @@ async fn fields_that_the_storage_version_lacks_are_lost_at_once() {
 }
 
 #[tokio::test]
+async fn a_strict_error_names_the_kind_of_the_body_twice() {
+    let server = ApiServer::start(Options::default());
+    let service = server.service();
+    define(&service, "shells", "Shell", "Cluster", &[("v1", json!({"e": {"type": "string"}}))]).await;
+    let body = r#"{"apiVersion":"example.com/v1","kind":"X","kind":"X","metadata":{"name":"a"}}"#;
+    let answer =
+        send(&service, "POST", "/apis/example.com/v1/shells?fieldValidation=Strict", &[JSON], body).await;
+    assert_eq!(
+        answer.message(),
+        r#"X in version "v1" cannot be handled as a X: strict decoding error: duplicate field "kind""#
+    );
+}
+
+#[tokio::test]
 async fn an_embedded_object_must_have_its_type() {
     let server = ApiServer::start(Options::default());
     let service = server.service();
