@@ -318,7 +318,9 @@ fn is_conversion_batch(subject: &str, difference: &Difference) -> bool {
 }
 
 fn is_strategic_error(_: &str, difference: &Difference) -> bool {
-    const FORMS: [&str; 6] = [
+    const FORMS: [&str; 8] = [
+        "unable to find api field in struct ",
+        "unknown patch type: ",
         "unrecognized type: ",
         "cannot convert ",
         "cannot restore ",
@@ -326,7 +328,7 @@ fn is_strategic_error(_: &str, difference: &Difference) -> bool {
         "quantities must match ",
         "but data type is not struct",
     ];
-    // Go decodes the fields in the order of their declaration, so that its first error may be another.
+    // Go decodes the fields in the order of their declaration, and visits a patch in random order, so that its first error may be another.
     let is_error = |text: &str| {
         FORMS.iter().any(|form| text.contains(form))
             || text.contains("illegal base64")
