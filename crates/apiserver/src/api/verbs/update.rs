@@ -7,7 +7,7 @@ use kube_apimachinery::go_struct;
 use kube_apimachinery::managed_fields::{self, Writer};
 use kube_apimachinery::metadata::{self, OwnersFrom};
 use kube_apimachinery::status::{ApiError, FieldError};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::empty_parts::{self, EmptyParts};
 use super::reply::{self, Reply};
@@ -376,6 +376,9 @@ fn prepare<'a>(
     object_meta::reconcile_namespace(served, &path.namespace, new)?;
     metadata::of(new).insert("resourceVersion".to_owned(), metadata::text(old, "resourceVersion").into());
     metadata::restore(old, new);
+    // kube-apiserver names the type in errors that the object has before the status strategy restores it.
+    let sent_type = (served.is_custom() && !subresource.is_empty())
+        .then(|| json!({"apiVersion": new["apiVersion"], "kind": new["kind"]}));
     isolate(served, subresource, old, new);
     empty.collections.retain(|name| !is_restored(served, subresource, name));
     let reserved =
@@ -393,7 +396,7 @@ fn prepare<'a>(
         served.strategy.validate_change(served, old, new, subresource, &mut warn)
     }));
     if !errors.is_empty() {
-        return Err(call.invalid_object(new, &path.name, errors));
+        return Err(call.invalid_object(sent_type.as_ref().unwrap_or(new), &path.name, errors));
     }
     for warning in served.strategy.warnings(served, new, Some(old), subresource) {
         call.warn(warning);

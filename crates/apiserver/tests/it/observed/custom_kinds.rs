@@ -67,6 +67,23 @@ async fn a_strict_error_names_the_kind_of_the_body_twice() {
 }
 
 #[tokio::test]
+async fn an_error_of_the_status_names_the_kind_of_the_patch() {
+    let server = ApiServer::start(Options::default());
+    let service = server.service();
+    let properties = json!({"status": {"type": "object", "properties": {"used": {"type": "integer"}}}});
+    define(&service, "shells", "Shell", "Cluster", &[("v1", properties)]).await;
+    let shells = "/apis/example.com/v1/shells";
+    let shell = json!({"apiVersion": "example.com/v1", "kind": "Shell", "metadata": {"name": "a"}});
+    assert_eq!(post(&service, shells, &shell).await.code, 201);
+    let status = format!("{shells}/a/status");
+    let answer = patch(&service, &status, r#"{"kind": "X", "status": {"used": "a"}}"#).await;
+    assert!(answer.message().starts_with("X.example.com \"a\" is invalid: "), "{}", answer.message());
+    // Without an error, the object keeps its kind.
+    let answer = patch(&service, &status, r#"{"kind": "X", "status": {"used": 1}}"#).await.value();
+    assert_eq!((&answer["kind"], &answer["status"]["used"]), (&json!("Shell"), &json!(1)));
+}
+
+#[tokio::test]
 async fn an_embedded_object_must_have_its_type() {
     let server = ApiServer::start(Options::default());
     let service = server.service();
