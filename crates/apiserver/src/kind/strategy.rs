@@ -89,6 +89,13 @@ pub(crate) trait Strategy: fmt::Debug + Send + Sync {
         None
     }
 
+    /// Changes a sent object to the form that it has after Go's conversion to the internal type and back, of which its empty lists and maps
+    /// are compared. Returns `None` if the form is that of the object.
+    fn converted_form(&self, object: &Value) -> Option<Value> {
+        let _ = object;
+        None
+    }
+
     /// Converts an object from the version of `served` to the stored version.
     fn convert_to_storage(&self, served: &ServedKind, object: &mut Value) {
         let _ = (served, object);

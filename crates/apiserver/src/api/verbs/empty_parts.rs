@@ -19,6 +19,8 @@ pub(crate) struct EmptyParts {
 impl EmptyParts {
     /// Finds the parts in an object before it is completed. Custom objects keep theirs.
     pub(super) fn of(served: &ServedKind, object: &Value) -> Self {
+        let converted = served.strategy.converted_form(object);
+        let object = converted.as_ref().unwrap_or(object);
         let collections = served.message.map(|message| EmptyCollections::of(message, object));
         Self { owned: Emptied::of(&served.schema, object), collections: collections.unwrap_or_default() }
     }

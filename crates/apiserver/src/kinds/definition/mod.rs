@@ -44,6 +44,10 @@ impl Strategy for Definition {
         object::default(definition);
     }
 
+    fn converted_form(&self, definition: &Value) -> Option<Value> {
+        object::with_shared_lists(definition)
+    }
+
     fn prepare_create(&self, served: &ServedKind, context: &WriteContext<'_>, definition: &mut Value) {
         Plain.prepare_create(served, context, definition);
         object::prepare_create(definition);

@@ -33,6 +33,30 @@ pub(crate) fn default(definition: &mut Value) {
     }
 }
 
+/// Returns the definition with the empty lists of its first version in all versions; `None` if each version has those already. In Go's internal
+/// type, equal lists of all versions become one list, and an empty list equals a missing one.
+pub(crate) fn with_shared_lists(definition: &Value) -> Option<Value> {
+    let versions = definition["spec"]["versions"].as_array()?;
+    let (first, others) = versions.split_first()?;
+    let is_empty = |list: &Value| list.is_null() || list.as_array().is_some_and(Vec::is_empty);
+    let is_shared = |field: &&str| {
+        versions.iter().all(|version| version.is_object() && is_empty(&version[**field]))
+            && others.iter().any(|version| version[**field] != first[**field])
+    };
+    let shared: Vec<_> =
+        ["additionalPrinterColumns", "selectableFields"].into_iter().filter(is_shared).collect();
+    if shared.is_empty() {
+        return None;
+    }
+    let mut converted = definition.clone();
+    for version in converted["spec"]["versions"].as_array_mut()?.iter_mut() {
+        for field in &shared {
+            version[*field] = first[*field].clone();
+        }
+    }
+    Some(converted)
+}
+
 /// Resets the status of a new definition to its storage version.
 pub(crate) fn prepare_create(definition: &mut Value) {
     default(definition);
@@ -125,6 +149,23 @@ pub(crate) fn mark_deleted(now: &str, definition: &mut Value) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Observed with kube-apiserver v1.36.3.
+    #[test]
+    fn all_versions_share_the_empty_lists_of_the_first() {
+        const COLUMNS: &str = "additionalPrinterColumns";
+        let shared = |lists: Value| {
+            let versions =
+                lists.as_array().unwrap().iter().map(|list| json!({COLUMNS: list})).collect::<Value>();
+            let converted = with_shared_lists(&json!({"spec": {"versions": versions}}))?;
+            let versions = converted["spec"]["versions"].as_array().unwrap().iter();
+            Some(versions.map(|version| version[COLUMNS].clone()).collect::<Value>())
+        };
+        assert_eq!(shared(json!([null, []])), Some(json!([null, null])));
+        assert_eq!(shared(json!([[], null])), Some(json!([[], []])));
+        assert_eq!(shared(json!([[]])), None);
+        assert_eq!(shared(json!([[{}], []])), None, "they are different lists");
+    }
 
     /// Observed with kube-apiserver v1.36.3.
     #[test]
