@@ -20,18 +20,32 @@ pub(super) fn with_type(attributes: &Attributes<'_>, object: &Value) -> Result<O
     {
         return Ok(None);
     }
-    let text = |field: &str| object[field].as_str().unwrap_or_default();
-    let (version, kind) = (text("apiVersion"), text("kind"));
-    if version != &*expected.api_version {
-        let slash = if version.contains('/') { "" } else { "/" };
-        let target = quote(&expected.api_version);
-        return Err(ApiError::internal(format!(
-            "{slash}{version}, Kind={kind} is unstructured and is not suitable for converting to {target}"
-        )));
+    if object["apiVersion"] != *expected.api_version {
+        return Err(unsuitable(object, &expected.api_version));
     }
     let mut typed = object.clone();
     typed["kind"] = json!(expected.kind);
     Ok(Some(typed))
+}
+
+/// Checks that a custom object can be converted to the version of `to`: a patch may have given it another group.
+///
+/// # Errors
+/// 500 if the object has another group.
+pub(super) fn check_group(object: &Value, to: &ServedKind) -> Result<(), ApiError> {
+    let version = object["apiVersion"].as_str().unwrap_or_default();
+    let group = version.split_once('/').map_or("", |(group, _)| group);
+    if group == to.resource.group { Ok(()) } else { Err(unsuitable(object, &to.resource.api_version())) }
+}
+
+fn unsuitable(object: &Value, target: &str) -> ApiError {
+    let text = |field: &str| object[field].as_str().unwrap_or_default();
+    let (version, kind) = (text("apiVersion"), text("kind"));
+    let slash = if version.contains('/') { "" } else { "/" };
+    ApiError::internal(format!(
+        "{slash}{version}, Kind={kind} is unstructured and is not suitable for converting to {}",
+        quote(target)
+    ))
 }
 
 /// Author of a change, on which the checks of the decoder depend.
@@ -141,4 +155,28 @@ fn check_type(
     object["apiVersion"] = found_version.into();
     object["kind"] = found_kind.into();
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{self, DEFINITIONS, THINGS};
+
+    /// Observed with kube-apiserver v1.36.3.
+    #[tokio::test]
+    async fn an_object_of_another_group_is_not_converted() {
+        let server = testing::server();
+        testing::create(&server, DEFINITIONS, &testing::definition()).unwrap();
+        let things = testing::call(&server, THINGS).served;
+        let check = |version: &str| check_group(&json!({"apiVersion": version, "kind": "Thing"}), &things);
+        check("example.com/v2").unwrap();
+        for (version, shown) in [("example.org/v1", "example.org/v1"), ("v1", "/v1"), ("", "/")] {
+            assert_eq!(
+                check(version).unwrap_err().message(),
+                format!(
+                    "{shown}, Kind=Thing is unstructured and is not suitable for converting to \"example.com/v1\""
+                )
+            );
+        }
+    }
 }

@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 
 use super::Attributes;
+use super::changed_object::check_group;
 use crate::api::conversion::Converter;
 use crate::kind::registry::ServedKind;
 use crate::kind::resource::StorageKey;
@@ -72,7 +73,7 @@ fn has_subresource(served: &ServedKind, subresource: &str) -> bool {
 /// than the resource's, such as a `Scale`, are equal in all versions.
 ///
 /// # Errors
-/// 500 if the conversion webhook fails.
+/// 500 if the conversion webhook fails, or if a patch has given the object another group.
 pub(super) async fn convert(
     attributes: &Attributes<'_>,
     from: &ServedKind,
@@ -83,6 +84,9 @@ pub(super) async fn convert(
     let mut converted = object.clone();
     if !attributes.is_of_resource() {
         return Ok(Some(converted));
+    }
+    if to.is_custom() {
+        check_group(object, to)?;
     }
     if to.webhook.is_some() {
         converted["apiVersion"] = from.resource.api_version().into();

@@ -40,8 +40,8 @@ pub(crate) fn with_shared_lists(definition: &Value) -> Option<Value> {
     let (first, others) = versions.split_first()?;
     let is_empty = |list: &Value| list.is_null() || list.as_array().is_some_and(Vec::is_empty);
     let is_shared = |field: &&str| {
-        versions.iter().all(|version| version.is_object() && is_empty(&version[**field]))
-            && others.iter().any(|version| version[**field] != first[**field])
+        versions.iter().all(|version| version.is_object() && is_empty(&version[*field]))
+            && others.iter().any(|version| version[*field] != first[*field])
     };
     let shared: Vec<_> =
         ["additionalPrinterColumns", "selectableFields"].into_iter().filter(is_shared).collect();
