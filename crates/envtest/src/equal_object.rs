@@ -107,6 +107,7 @@ impl EqualObject {
     }
 }
 
+/// Differences found so far.
 struct Differences<'e> {
     ignored: &'e BTreeSet<String>,
     /// One line for each difference.
@@ -114,6 +115,7 @@ struct Differences<'e> {
 }
 
 impl Differences<'_> {
+    /// Compares the values at `path` and below; `None` is a missing value.
     fn compare(&mut self, path: &str, expected: Option<&Value>, found: Option<&Value>) {
         if self.ignored.contains(path) {
             return;
@@ -179,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn generated_metadata_are_ignored_by_default() {
+    fn generated_metadata_is_ignored_by_default() {
         let expected = json!({ "metadata": { "name": "a", "labels": { "x": "y" } } });
         let mut found = expected.clone();
         for path in GENERATED {

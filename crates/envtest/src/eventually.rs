@@ -168,7 +168,7 @@ where
     let mut seen = None;
     let waited = timeout_at(Instant::now() + within, async {
         loop {
-            last = match found(api, name).await {
+            last = match read_existing(api, name).await {
                 Ok(object) => check(seen.insert(object)),
                 Err(missing) => Err(missing),
             };
@@ -179,7 +179,7 @@ where
         }
     });
     let _ = waited.await;
-    last.map_err(|last| Unmet { last, within, object: seen.as_ref().map(print) })
+    last.map_err(|last| Unmet { last, within, object: seen.as_ref().map(as_yaml) })
 }
 
 /// Checks for `during` that the object exists and `check` succeeds. A failure prints the object.
@@ -198,12 +198,12 @@ where
 {
     let mut seen = None;
     let outcome = consistently(during, async || {
-        let object = found(api, name).await?;
+        let object = read_existing(api, name).await?;
         let checked = check(&object);
         seen = Some(object);
         checked
     });
-    outcome.await.map_err(|unmet| Unmet { object: seen.as_ref().map(print), ..unmet })
+    outcome.await.map_err(|unmet| Unmet { object: seen.as_ref().map(as_yaml), ..unmet })
 }
 
 /// Waits until no object has this name. A failure prints the object.
@@ -232,11 +232,12 @@ where
     });
     match waited.await {
         Ok(()) => Ok(()),
-        Err(_) => Err(Unmet { last, within, object: seen.as_ref().map(print) }),
+        Err(_) => Err(Unmet { last, within, object: seen.as_ref().map(as_yaml) }),
     }
 }
 
-pub(crate) async fn found<K>(api: &Api<K>, name: &str) -> Result<K, String>
+/// Reads an object. An object that does not exist is an error.
+pub(crate) async fn read_existing<K>(api: &Api<K>, name: &str) -> Result<K, String>
 where
     K: kube::Resource + Clone + fmt::Debug + DeserializeOwned,
 {
@@ -247,8 +248,8 @@ where
     }
 }
 
-/// Formats an object as YAML, without `managedFields`.
-pub(crate) fn print<K: Serialize + fmt::Debug>(object: &K) -> String {
+/// Formats an object as YAML, without `managedFields`. An object that cannot be serialized is formatted with `Debug`.
+pub(crate) fn as_yaml<K: Serialize + fmt::Debug>(object: &K) -> String {
     let yaml = serde_json::to_value(object).ok().and_then(|mut value| {
         if let Some(metadata) = value.get_mut("metadata").and_then(serde_json::Value::as_object_mut) {
             metadata.remove("managedFields");

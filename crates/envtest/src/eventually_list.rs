@@ -8,7 +8,7 @@ use tokio::time::Duration;
 
 use crate::{
     Unmet,
-    eventually::{eventually, print},
+    eventually::{as_yaml, eventually},
 };
 
 /// Number of objects that a failure prints.
@@ -57,12 +57,12 @@ where
         let list = listed.map_err(|error| format!("{} cannot be listed: {error}", api.resource_url()))?;
         check(seen.insert(list.items))
     });
-    outcome.await.map_err(|unmet| Unmet { object: seen.as_deref().and_then(print_all), ..unmet })
+    outcome.await.map_err(|unmet| Unmet { object: seen.as_deref().and_then(all_as_yaml), ..unmet })
 }
 
-/// Formats objects as YAML documents; `None` if there are none.
-fn print_all<K: Serialize + fmt::Debug>(objects: &[K]) -> Option<String> {
-    let mut documents: Vec<_> = objects.iter().take(PRINTED).map(print).collect();
+/// Formats the first objects as YAML documents; `None` if there are none.
+fn all_as_yaml<K: Serialize + fmt::Debug>(objects: &[K]) -> Option<String> {
+    let mut documents: Vec<_> = objects.iter().take(PRINTED).map(as_yaml).collect();
     if let Some(more) = objects.len().checked_sub(PRINTED).filter(|more| *more > 0) {
         documents.push(format!("# and {more} more\n"));
     }

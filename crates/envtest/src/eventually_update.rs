@@ -8,7 +8,7 @@ use tokio::time::Duration;
 
 use crate::{
     Unmet,
-    eventually::{eventually, found, print},
+    eventually::{as_yaml, eventually, read_existing},
 };
 
 /// Reads an object, changes it and writes it, and starts over on a conflict, or if the object does not exist yet. Returns the
@@ -46,8 +46,10 @@ pub async fn eventually_update<K>(
 where
     K: kube::Resource + Clone + fmt::Debug + Serialize + DeserializeOwned,
 {
-    written(api, name, within, change, async |object| api.replace(name, &PostParams::default(), object).await)
-        .await
+    update_with(api, name, within, change, async |object| {
+        api.replace(name, &PostParams::default(), object).await
+    })
+    .await
 }
 
 /// Like [`eventually_update`], but writes only the status.
@@ -67,10 +69,11 @@ where
 {
     let write =
         async |object: &K| api.replace_subresource("status", name, &PostParams::default(), object).await;
-    written(api, name, within, change, write).await
+    update_with(api, name, within, change, write).await
 }
 
-async fn written<K>(
+/// Reads an object, changes it and writes it with `write`, until that succeeds.
+async fn update_with<K>(
     api: &Api<K>,
     name: &str,
     within: Duration,
@@ -82,10 +85,10 @@ where
 {
     let mut changed = None;
     let outcome = eventually(within, async || {
-        let mut object = found(api, name).await?;
+        let mut object = read_existing(api, name).await?;
         change(&mut object);
         let object = changed.insert(object);
         write(object).await.map_err(|error| format!("{name} cannot be written: {error}"))
     });
-    outcome.await.map_err(|unmet| Unmet { object: changed.as_ref().map(print), ..unmet })
+    outcome.await.map_err(|unmet| Unmet { object: changed.as_ref().map(as_yaml), ..unmet })
 }

@@ -7,7 +7,7 @@ use kube_apiserver_embedded::{ApiServer, Listener, Options};
 use crate::{
     control_plane::{Assets, AssetsError, ControlPlane, ControlPlaneError, client},
     crd::CrdError,
-    user::{Requested, User, clients_of, tokens_of},
+    user::{DeclaredUser, User, connect_users, tokens_of},
     webhooks::{Router, WebhookError},
 };
 
@@ -93,7 +93,7 @@ pub(super) struct Started {
 pub(super) async fn embedded(
     transport: Transport,
     mut options: Options,
-    users: &[Requested],
+    users: &[DeclaredUser],
 ) -> Result<Started, StartError> {
     if !users.is_empty() {
         options.tokens = Some(tokens_of(users));
@@ -113,17 +113,17 @@ pub(super) async fn embedded(
         Some(kubeconfig) => client(kubeconfig).await?,
         None => kube::Client::new(server.service(), "default"),
     };
-    let users = clients_of(users, &server, listener.as_ref()).await?;
+    let users = connect_users(users, &server, listener.as_ref()).await?;
     let cluster = ClusterServer::Embedded { server, listener };
     Ok(Started { client, kubeconfig, users, cluster, router })
 }
 
 /// Starts kube-apiserver and etcd.
-pub(super) async fn processes(assets: &Assets, requested: &[Requested]) -> Result<Started, StartError> {
+pub(super) async fn processes(assets: &Assets, requested: &[DeclaredUser]) -> Result<Started, StartError> {
     let control_plane = ControlPlane::start(assets).await?;
     let kubeconfig = control_plane.kubeconfig("envtest-admin", &["system:masters"])?;
     let mut users = Vec::new();
-    for Requested { name, groups } in requested {
+    for DeclaredUser { name, groups } in requested {
         let groups: Vec<&str> = groups.iter().map(String::as_str).collect();
         let kubeconfig = control_plane.kubeconfig(name, &groups)?;
         users.push(User::new(name, client(&kubeconfig).await?, Some(kubeconfig)));

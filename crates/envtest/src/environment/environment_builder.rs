@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     crd::{ESTABLISHED_WITHIN, install_crds, read_crds},
-    user::Requested,
+    user::DeclaredUser,
     webhooks::{ANSWER_WITHIN, ServerKind, WebhookHost, WebhookSettings},
 };
 
@@ -46,7 +46,7 @@ pub struct Builder {
     options: Options,
     crds: Vec<CustomResourceDefinition>,
     paths: Vec<PathBuf>,
-    users: Vec<Requested>,
+    users: Vec<DeclaredUser>,
     crds_within: Duration,
     webhooks: WebhookSettings,
     clean_up: bool,
@@ -177,7 +177,7 @@ impl Builder {
         name: impl Into<String>,
         groups: impl IntoIterator<Item = G>,
     ) -> Self {
-        self.users.push(Requested::new(name, groups));
+        self.users.push(DeclaredUser::new(name, groups));
         self
     }
 

@@ -28,7 +28,7 @@ struct ConnectionState {
     plan: Mutex<CrashPlan>,
 }
 
-/// Crash point, and the requests since it was set.
+/// Crash point, the number of writes since it was set, and the names of the requests since then.
 #[derive(Default)]
 struct CrashPlan {
     point: Option<CrashPoint>,
@@ -59,11 +59,12 @@ impl Connection {
     }
 
     /// Completes when the connection is cut.
-    pub(super) fn is_cut(&self) -> impl Future<Output = ()> + use<> {
+    pub(super) fn until_cut(&self) -> impl Future<Output = ()> + use<> {
         let mut cut = self.shared.cut.subscribe();
         let shared = Arc::clone(&self.shared);
         async move {
             let _ = cut.wait_for(|cut| *cut).await;
+            // Held until here: without the sender, the wait would end although the connection is not cut.
             drop(shared);
         }
     }
@@ -82,10 +83,11 @@ impl Connection {
         self.shared.plan.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn fate(&self, asked: &RequestAttributes) -> Fate {
+    /// Counts a request while a crash point is set, and decides whether the operator crashes at it.
+    fn fate(&self, attributes: &RequestAttributes) -> Fate {
         let mut plan = self.plan();
         let CrashPlan { point: Some(point), writes, requests } = &mut *plan else { return Fate::Send };
-        let (name, is_write) = (asked.name(), asked.is_write());
+        let (name, is_write) = (attributes.name(), attributes.is_write());
         *writes += u32::from(is_write);
         let fate = if point.is_at(&name, is_write, *writes) { Fate::Crash(point.side) } else { Fate::Send };
         requests.insert(name);

@@ -9,7 +9,7 @@ use std::fmt;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CrashPoint {
     pub(super) side: Side,
-    pub(super) which: Which,
+    pub(super) which: RequestSelector,
 }
 
 /// Position of a crash relative to the execution of the request by the API server.
@@ -21,8 +21,9 @@ pub(super) enum Side {
     After,
 }
 
+/// The request at which the operator crashes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Which {
+pub(super) enum RequestSelector {
     /// The next request with this name.
     Named(String),
     /// The nth write, counted from 1.
@@ -33,33 +34,33 @@ impl CrashPoint {
     /// Crashes before the next request named `request` is sent.
     #[must_use]
     pub fn before(request: impl Into<String>) -> Self {
-        Self { side: Side::Before, which: Which::Named(request.into()) }
+        Self { side: Side::Before, which: RequestSelector::Named(request.into()) }
     }
 
     /// Crashes after the API server has executed the next request named `request`, before the operator receives the answer.
     #[must_use]
     pub fn after(request: impl Into<String>) -> Self {
-        Self { side: Side::After, which: Which::Named(request.into()) }
+        Self { side: Side::After, which: RequestSelector::Named(request.into()) }
     }
 
     /// Crashes before the `number`th write is sent, counted from 1. Leases, events and access reviews do not count as writes.
     #[must_use]
     pub fn before_write(number: u32) -> Self {
-        Self { side: Side::Before, which: Which::Write(number) }
+        Self { side: Side::Before, which: RequestSelector::Write(number) }
     }
 
     /// Like [`before_write`](Self::before_write), but crashes after the API server has executed the write, before the
     /// operator receives the answer.
     #[must_use]
     pub fn after_write(number: u32) -> Self {
-        Self { side: Side::After, which: Which::Write(number) }
+        Self { side: Side::After, which: RequestSelector::Write(number) }
     }
 
     /// Returns whether `request` is the crash point. `writes` counts the writes since the point was set, including this one.
     pub(super) fn is_at(&self, request: &str, is_write: bool, writes: u32) -> bool {
         match &self.which {
-            Which::Named(name) => name == request,
-            Which::Write(number) => is_write && writes == *number,
+            RequestSelector::Named(name) => name == request,
+            RequestSelector::Write(number) => is_write && writes == *number,
         }
     }
 }
@@ -72,8 +73,8 @@ impl fmt::Display for CrashPoint {
             Side::After => "after ",
         })?;
         match &self.which {
-            Which::Named(name) => f.write_str(name),
-            Which::Write(number) => write!(f, "write {number}"),
+            RequestSelector::Named(name) => f.write_str(name),
+            RequestSelector::Write(number) => write!(f, "write {number}"),
         }
     }
 }

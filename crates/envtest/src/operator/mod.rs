@@ -85,7 +85,7 @@ type Main = Pin<Box<dyn Future<Output = Result<(), BoxError>> + Send>>;
 struct RunningOperator {
     instance: Instance,
     connection: Connection,
-    /// Holds a single task, so that dropping the set aborts it.
+    /// A set with a single task, because dropping a set aborts its tasks.
     task: JoinSet<Result<(), BoxError>>,
 }
 
@@ -152,7 +152,7 @@ impl Operator {
         match ended {
             Ok(ended) => {
                 self.running = None;
-                result(ended)?;
+                task_result(ended)?;
                 Err(OperatorError::EndedBeforeReady)
             }
             Err(_) => {
@@ -190,7 +190,7 @@ impl Operator {
         let running = self.running.as_mut().ok_or(OperatorError::NotRunning)?;
         let ended = running.task.join_next().await;
         self.running = None;
-        result(ended)
+        task_result(ended)
     }
 
     /// Crashes the operator at its current `.await`. Does nothing if it is not running.
@@ -239,7 +239,7 @@ impl Operator {
             }
             None => self.spawn(Some(point.clone()))?,
         };
-        let reached = running.connection.is_cut();
+        let reached = running.connection.until_cut();
         let failed = running.instance.webhooks.failed();
         let ended = tokio::select! {
             // The crash point takes precedence if the operator returns at the same moment.
@@ -256,13 +256,14 @@ impl Operator {
         };
         if let Ok(ended) = ended {
             self.running = None;
-            result(ended)?;
+            task_result(ended)?;
             return Err(OperatorError::EndedBefore { point });
         }
         let requests = running.connection.disarm();
         Err(OperatorError::NotReached { point, within, requests })
     }
 
+    /// Starts the task of the operator, with its crash point, if there is one.
     fn spawn(&mut self, point: Option<CrashPoint>) -> Result<&mut RunningOperator, OperatorError> {
         if self.running.is_some() {
             return Err(OperatorError::AlreadyRunning);
@@ -286,7 +287,12 @@ impl Drop for RunningOperator {
     }
 }
 
-fn result(ended: Option<Result<Result<(), BoxError>, JoinError>>) -> Result<(), OperatorError> {
+/// Returns the result of the operator's task.
+///
+/// # Panics
+///
+/// Panics if the operator panicked.
+fn task_result(ended: Option<Result<Result<(), BoxError>, JoinError>>) -> Result<(), OperatorError> {
     match ended {
         Some(Ok(returned)) => returned.map_err(OperatorError::Failed),
         // Propagate the operator's panic, so that the test fails with its message.

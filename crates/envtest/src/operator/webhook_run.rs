@@ -1,4 +1,4 @@
-//! Webhooks of one start of an operator.
+//! Webhooks of one start of an operator: those that it serves, and whether they are installed.
 
 use std::{
     future::pending,
@@ -9,11 +9,11 @@ use tokio::sync::watch;
 
 use crate::{ServedWebhooks, WebhookError, WebhookHost};
 
-/// Webhooks that a start serves, until it ends.
+/// Webhooks that a start of an operator serves, until it is stopped, crashed or dropped.
 pub(super) struct InstanceWebhooks {
     host: Option<WebhookHost>,
     served: Mutex<WebhooksUntilEnd>,
-    /// Number of times that webhooks were served.
+    /// Number of calls of `serve_webhooks` that have succeeded, for [`InstanceWebhooks::failed`], which also observes later ones.
     begun: watch::Sender<usize>,
 }
 
@@ -33,6 +33,7 @@ impl InstanceWebhooks {
         self.host.as_ref()
     }
 
+    /// Keeps these webhooks answering until the start ends.
     pub(super) fn begin(&self, webhooks: ServedWebhooks) {
         let mut served = self.served();
         // A task of the operator that outlives its crash must not serve webhooks.
@@ -82,6 +83,7 @@ impl InstanceWebhooks {
         }
     }
 
+    /// Waits for the installation of the webhooks of this number, counted from 0. `None` if there are none yet, or the start has ended.
     fn outcome(
         &self,
         number: usize,

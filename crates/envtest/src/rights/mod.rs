@@ -21,7 +21,7 @@ use serde_json::json;
 
 pub(crate) use self::request_attributes::RequestAttributes;
 pub use self::role_manifests::ManifestError;
-use self::rules::named;
+use self::rules::permission_names;
 
 /// The permissions that the roles in manifests grant, and a record of which ones were used.
 ///
@@ -111,7 +111,7 @@ impl Rights {
         Some(response)
     }
 
-    /// Permissions that are granted and were not used, sorted: `delete secrets`, `get /metrics`,
+    /// Permissions that are granted and were not used, sorted by their text: `delete secrets`, `get /metrics`,
     /// `patch guestbooks.example.com/status`.
     ///
     /// `update deployments.apps/finalizers` is always listed if it is granted, because no request needs it: the API server
@@ -119,9 +119,10 @@ impl Rights {
     #[must_use]
     pub fn unused(&self) -> Vec<String> {
         let used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut given: BTreeSet<_> = self.grants.iter().flat_map(|grant| named(&grant.rule)).collect();
-        given.retain(|right| !used.contains(right));
-        given.into_iter().collect()
+        let mut granted: BTreeSet<_> =
+            self.grants.iter().flat_map(|grant| permission_names(&grant.rule)).collect();
+        granted.retain(|right| !used.contains(right));
+        granted.into_iter().collect()
     }
 
     /// Returns whether a request is permitted, and records the permissions that it uses.
@@ -132,8 +133,8 @@ impl Rights {
         // No early return: every grant that permits the request counts as used.
         for grant in self.grants.iter() {
             let action = attributes.action();
-            let here = grant.namespace.as_ref().is_none_or(|namespace| namespace == action.namespace());
-            if here && let Some(right) = rules::grant(&grant.rule, attributes) {
+            let in_scope = grant.namespace.as_ref().is_none_or(|namespace| namespace == action.namespace());
+            if in_scope && let Some(right) = rules::permission_for(&grant.rule, attributes) {
                 used.insert(right);
                 allowed = true;
             }
@@ -169,7 +170,7 @@ impl tower_service::Service<Request<Body>> for Restricted {
 
 impl fmt::Debug for Rights {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let given: BTreeSet<_> = self.grants.iter().flat_map(|grant| named(&grant.rule)).collect();
+        let given: BTreeSet<_> = self.grants.iter().flat_map(|grant| permission_names(&grant.rule)).collect();
         f.debug_struct("Rights").field("given", &given).finish_non_exhaustive()
     }
 }

@@ -1,4 +1,4 @@
-//! The permission that a request needs.
+//! Attributes of a request by which RBAC decides, and the name of the permission that it needs.
 
 use http::request::Parts;
 use kube_apimachinery::rbac::{Action, OwnedAction, ResourceAction};
@@ -21,7 +21,7 @@ impl RequestAttributes {
     pub(crate) fn name(&self) -> String {
         match self.action() {
             Action::Resource(action) => {
-                format!("{} {}", action.verb, right_about(action.group, &with_subresource(&action)))
+                format!("{} {}", action.verb, resource_with_group(action.group, &with_subresource(&action)))
             }
             Action::Path { verb, path } => format!("{verb} {path}"),
         }
@@ -45,7 +45,7 @@ impl RequestAttributes {
                 format!("forbidden: the manifests do not allow to {verb} path \"{path}\"")
             }
             Action::Resource(action) => {
-                let subject = right_about(action.group, action.resource);
+                let subject = resource_with_group(action.group, action.resource);
                 format!("{subject} is forbidden: the manifests do not allow to {action}")
             }
         }
@@ -59,11 +59,13 @@ pub(super) fn with_subresource(action: &ResourceAction<'_>) -> String {
 }
 
 /// Formats a resource with its group: `pods`, `deployments.apps`, `deployments.apps/status`.
-pub(super) fn right_about(group: &str, resource: &str) -> String {
-    let (plural, below) = resource.split_once('/').map_or((resource, None), |(p, b)| (p, Some(b)));
+pub(super) fn resource_with_group(group: &str, resource: &str) -> String {
+    let (plural, subresource) = resource
+        .split_once('/')
+        .map_or((resource, None), |(plural, subresource)| (plural, Some(subresource)));
     let dot = if group.is_empty() { "" } else { "." };
-    let slash = if below.is_some() { "/" } else { "" };
-    format!("{plural}{dot}{group}{slash}{}", below.unwrap_or_default())
+    let slash = if subresource.is_some() { "/" } else { "" };
+    format!("{plural}{dot}{group}{slash}{}", subresource.unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -72,7 +74,8 @@ pub(super) mod tests {
 
     use super::*;
 
-    pub(in super::super) fn asked(request: &str) -> RequestAttributes {
+    /// Attributes of a request given as `GET /api/v1/pods`.
+    pub(in super::super) fn attributes_of(request: &str) -> RequestAttributes {
         let (method, uri) = request.split_once(' ').expect("method and path");
         let request = Request::builder().method(method).uri(uri).body(()).expect("a request");
         RequestAttributes::of(&request.into_parts().0)
@@ -86,12 +89,12 @@ pub(super) mod tests {
             ("GET /api/v1/pods?watch=true", "watch pods"),
             ("POST /logs/a", "post /logs/a"),
         ] {
-            assert_eq!(asked(request).name(), expected, "{request}");
+            assert_eq!(attributes_of(request).name(), expected, "{request}");
         }
     }
 
     #[test]
-    fn leases_events_and_reviews_are_no_writes() {
+    fn leases_events_and_reviews_do_not_count_as_writes() {
         for (request, expected) in [
             ("PATCH /api/v1/namespaces/a/configmaps/x", true),
             ("PATCH /apis/apps/v1/namespaces/a/deployments/x/status", true),
@@ -101,17 +104,17 @@ pub(super) mod tests {
             ("POST /apis/events.k8s.io/v1/namespaces/a/events", false),
             ("POST /metrics", false),
         ] {
-            assert_eq!(asked(request).is_write(), expected, "{request}");
+            assert_eq!(attributes_of(request).is_write(), expected, "{request}");
         }
     }
 
     #[test]
     fn a_refusal_names_the_missing_permission() {
-        let message = asked("PUT /apis/apps/v1/namespaces/a/deployments/x/scale").refusal();
+        let message = attributes_of("PUT /apis/apps/v1/namespaces/a/deployments/x/scale").refusal();
         let resource =
             "to update resource \"deployments/scale\" in API group \"apps\" in the namespace \"a\"";
         assert_eq!(message, format!("deployments.apps is forbidden: the manifests do not allow {resource}"));
-        let message = asked("GET /metrics").refusal();
+        let message = attributes_of("GET /metrics").refusal();
         assert_eq!(message, "forbidden: the manifests do not allow to get path \"/metrics\"");
     }
 }

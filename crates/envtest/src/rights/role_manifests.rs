@@ -33,7 +33,8 @@ struct AnyBinding {
 }
 
 impl AnyBinding {
-    fn gives(&self, role: &AnyRole) -> bool {
+    /// Returns whether the binding refers to this role. A binding reaches ClusterRoles, and Roles of its own namespace.
+    fn refers_to(&self, role: &AnyRole) -> bool {
         let is_in_reach = role.namespace.is_none() || role.namespace == self.namespace;
         is_in_reach && self.role.kind == role.kind && Some(&self.role.name) == role.name.as_ref()
     }
@@ -74,7 +75,7 @@ pub(super) fn grants(text: &str, namespace: &str) -> Result<Vec<Grant>, Manifest
     }
     let mut grants = Vec::new();
     for role in &roles {
-        for binding in bindings.iter().filter(|binding| binding.gives(role)) {
+        for binding in bindings.iter().filter(|binding| binding.refers_to(role)) {
             let grant = |rule: &PolicyRule| Grant {
                 rule: rules::of_role(rule),
                 namespace: binding.namespace.clone(),
@@ -85,6 +86,7 @@ pub(super) fn grants(text: &str, namespace: &str) -> Result<Vec<Grant>, Manifest
     Ok(grants)
 }
 
+/// Decodes an object as kind `K`.
 fn parsed<K: kube::Resource + DeserializeOwned>(object: DynamicObject) -> Result<K, ManifestError> {
     let kind = object.types.as_ref().map(|types| types.kind.clone()).unwrap_or_default();
     let what = format!("{kind} {} is invalid", object.metadata.name.as_deref().unwrap_or("(without a name)"));
@@ -93,7 +95,7 @@ fn parsed<K: kube::Resource + DeserializeOwned>(object: DynamicObject) -> Result
 
 #[cfg(test)]
 mod tests {
-    use super::{super::rules::named, *};
+    use super::{super::rules::permission_names, *};
 
     /// Checks the grants of roles and bindings, written one per line as `Role a/r get pods` and `RoleBinding a/b Role r`.
     #[track_caller]
@@ -103,9 +105,10 @@ mod tests {
             let words: Vec<_> = line.split(' ').collect();
             let [kind, name, first, second] = words[..] else { panic!("four words: {line}") };
             let (namespace, name) = name.split_once('/').unwrap_or(("", name));
-            let home = if namespace.is_empty() { String::new() } else { format!(", namespace: {namespace}") };
+            let namespace_field =
+                if namespace.is_empty() { String::new() } else { format!(", namespace: {namespace}") };
             text += &format!(
-                "---\napiVersion: rbac.authorization.k8s.io/v1\nkind: {kind}\nmetadata: {{name: {name}{home}}}\n"
+                "---\napiVersion: rbac.authorization.k8s.io/v1\nkind: {kind}\nmetadata: {{name: {name}{namespace_field}}}\n"
             );
             text += &match kind.ends_with("Binding") {
                 true => format!("roleRef: {{apiGroup: rbac, kind: {first}, name: {second}}}\n"),
@@ -120,7 +123,7 @@ mod tests {
         let shown = |grant: Grant| {
             let place =
                 grant.namespace.map_or("everywhere".to_owned(), |namespace| format!("in {namespace}"));
-            format!("{} {place}", named(&grant.rule).join(", "))
+            format!("{} {place}", permission_names(&grant.rule).join(", "))
         };
         grants.into_iter().map(shown).collect()
     }

@@ -3,25 +3,29 @@
 use k8s_openapi::api::rbac::v1;
 use kube_apimachinery::rbac::{PolicyRule, RulePart};
 
-use super::request_attributes::{RequestAttributes, right_about};
+use super::request_attributes::{RequestAttributes, resource_with_group};
 
 /// Returns the permission by which `rule` permits the request, or `None`.
-pub(super) fn grant(rule: &PolicyRule, attributes: &RequestAttributes) -> Option<String> {
+pub(super) fn permission_for(rule: &PolicyRule, attributes: &RequestAttributes) -> Option<String> {
     Some(match rule.part_that_allows(&attributes.action())? {
-        RulePart::Resource { verb, group, resource } => format!("{verb} {}", right_about(group, resource)),
+        RulePart::Resource { verb, group, resource } => {
+            format!("{verb} {}", resource_with_group(group, resource))
+        }
         RulePart::Path { verb, path } => format!("{verb} {path}"),
     })
 }
 
 /// Names of all permissions that a rule grants.
-pub(super) fn named(rule: &PolicyRule) -> Vec<String> {
-    let about =
-        rule.api_groups.iter().flat_map(|group| rule.resources.iter().map(move |it| right_about(group, it)));
-    let about: Vec<_> = about.chain(rule.non_resource_urls.iter().cloned()).collect();
-    rule.verbs.iter().flat_map(|verb| about.iter().map(move |about| format!("{verb} {about}"))).collect()
+pub(super) fn permission_names(rule: &PolicyRule) -> Vec<String> {
+    let targets = rule
+        .api_groups
+        .iter()
+        .flat_map(|group| rule.resources.iter().map(move |it| resource_with_group(group, it)));
+    let targets: Vec<_> = targets.chain(rule.non_resource_urls.iter().cloned()).collect();
+    rule.verbs.iter().flat_map(|verb| targets.iter().map(move |target| format!("{verb} {target}"))).collect()
 }
 
-/// The rule of a role.
+/// Converts a rule of a role to the form that `kube_apimachinery` evaluates.
 pub(super) fn of_role(rule: &v1::PolicyRule) -> PolicyRule {
     let texts = |texts: &Option<Vec<String>>| texts.clone().unwrap_or_default();
     PolicyRule {
@@ -37,67 +41,67 @@ pub(super) fn of_role(rule: &v1::PolicyRule) -> PolicyRule {
 mod tests {
     use serde_json::json;
 
-    use super::{super::request_attributes::tests::asked, *};
+    use super::{super::request_attributes::tests::attributes_of, *};
 
-    /// Checks which permission of a rule permits a request.
+    /// Checks which permission of a rule permits a request, if any.
     #[track_caller]
-    fn granted(rule: &serde_json::Value, request: &str, expected: Option<&str>) {
+    fn check(rule: &serde_json::Value, request: &str, expected: Option<&str>) {
         let mut whole = json!({ "verbs": ["get", "list"], "apiGroups": [""] });
         whole.as_object_mut().expect("an object").extend(rule.as_object().expect("a rule").clone());
         let rule = PolicyRule::from_value(&whole);
-        assert_eq!(grant(&rule, &asked(request)).as_deref(), expected, "{rule:?} {request}");
+        assert_eq!(permission_for(&rule, &attributes_of(request)).as_deref(), expected, "{rule:?} {request}");
     }
 
     #[test]
-    fn a_rule_allows_its_verbs_of_its_resources() {
+    fn a_rule_allows_its_verbs_on_its_resources() {
         let pods = json!({ "resources": ["pods"] });
-        granted(&pods, "GET /api/v1/pods", Some("list pods"));
-        granted(&pods, "GET /api/v1/pods?watch=true", None);
-        granted(&pods, "GET /api/v1/nodes", None);
-        granted(&pods, "GET /apis/metrics.k8s.io/v1/pods", None);
-        granted(&pods, "GET /api/v1/namespaces/a/pods/x/log", None);
+        check(&pods, "GET /api/v1/pods", Some("list pods"));
+        check(&pods, "GET /api/v1/pods?watch=true", None);
+        check(&pods, "GET /api/v1/nodes", None);
+        check(&pods, "GET /apis/metrics.k8s.io/v1/pods", None);
+        check(&pods, "GET /api/v1/namespaces/a/pods/x/log", None);
         let any = json!({ "apiGroups": ["*"], "resources": ["*"], "verbs": ["*"] });
-        granted(&any, "GET /apis/metrics.k8s.io/v1/pods", Some("* *.*"));
-        granted(&any, "GET /api/v1/namespaces/a/pods/x/log", Some("* *.*"));
-        granted(&any, "GET /metrics", None);
+        check(&any, "GET /apis/metrics.k8s.io/v1/pods", Some("* *.*"));
+        check(&any, "GET /api/v1/namespaces/a/pods/x/log", Some("* *.*"));
+        check(&any, "GET /metrics", None);
     }
 
     #[test]
-    fn a_rule_may_be_about_subresources() {
+    fn a_rule_may_name_subresources() {
         let log = json!({ "resources": ["pods/log"] });
-        granted(&log, "GET /api/v1/namespaces/a/pods/x/log", Some("get pods/log"));
-        granted(&log, "GET /api/v1/namespaces/a/pods/x", None);
+        check(&log, "GET /api/v1/namespaces/a/pods/x/log", Some("get pods/log"));
+        check(&log, "GET /api/v1/namespaces/a/pods/x", None);
         let scale = json!({ "apiGroups": ["apps"], "resources": ["*/scale"] });
-        granted(&scale, "GET /apis/apps/v1/namespaces/a/deployments/x/scale", Some("get *.apps/scale"));
-        granted(&scale, "GET /apis/apps/v1/namespaces/a/deployments/x/status", None);
-        granted(&scale, "GET /apis/apps/v1/namespaces/a/deployments/x", None);
+        check(&scale, "GET /apis/apps/v1/namespaces/a/deployments/x/scale", Some("get *.apps/scale"));
+        check(&scale, "GET /apis/apps/v1/namespaces/a/deployments/x/status", None);
+        check(&scale, "GET /apis/apps/v1/namespaces/a/deployments/x", None);
     }
 
     #[test]
     fn a_rule_with_names_allows_only_these_names() {
         let own = json!({ "resources": ["nodes"], "resourceNames": ["n"], "verbs": ["*"] });
-        granted(&own, "GET /api/v1/nodes/n", Some("* nodes"));
-        granted(&own, "GET /api/v1/nodes/m", None);
-        granted(&own, "GET /api/v1/nodes?watch=1&fieldSelector=metadata.name%3Dn", Some("* nodes"));
-        granted(&own, "GET /api/v1/nodes", None);
-        granted(&own, "POST /api/v1/nodes", None);
+        check(&own, "GET /api/v1/nodes/n", Some("* nodes"));
+        check(&own, "GET /api/v1/nodes/m", None);
+        check(&own, "GET /api/v1/nodes?watch=1&fieldSelector=metadata.name%3Dn", Some("* nodes"));
+        check(&own, "GET /api/v1/nodes", None);
+        check(&own, "POST /api/v1/nodes", None);
     }
 
     #[test]
     fn a_rule_of_paths_allows_them_and_paths_that_a_star_matches() {
         let paths = json!({ "apiGroups": [], "nonResourceURLs": ["/metrics", "/logs/*"] });
-        granted(&paths, "GET /metrics", Some("get /metrics"));
-        granted(&paths, "POST /metrics", None);
-        granted(&paths, "GET /metrics/cadvisor", None);
-        granted(&paths, "GET /logs/a/b", Some("get /logs/*"));
-        granted(&paths, "GET /logs", None);
-        granted(&paths, "GET /api/v1/pods", None);
-        granted(&json!({ "nonResourceURLs": ["*"] }), "GET /debug/pprof", Some("get *"));
+        check(&paths, "GET /metrics", Some("get /metrics"));
+        check(&paths, "POST /metrics", None);
+        check(&paths, "GET /metrics/cadvisor", None);
+        check(&paths, "GET /logs/a/b", Some("get /logs/*"));
+        check(&paths, "GET /logs", None);
+        check(&paths, "GET /api/v1/pods", None);
+        check(&json!({ "nonResourceURLs": ["*"] }), "GET /debug/pprof", Some("get *"));
         let rule = PolicyRule {
             verbs: vec!["get".to_owned(), "post".to_owned()],
             non_resource_urls: vec!["/metrics".to_owned()],
             ..PolicyRule::default()
         };
-        assert_eq!(named(&rule), ["get /metrics", "post /metrics"]);
+        assert_eq!(permission_names(&rule), ["get /metrics", "post /metrics"]);
     }
 }

@@ -42,10 +42,10 @@ async fn granted_requests_pass_and_count_as_used() {
     let rights = Rights::of_manifests(MANIFESTS, "default").expect("manifests");
     let client = rights.client(env.client());
     for path in ["/version", "/api", "/apis/apps/v1", "/openapi/v3", "/livez"] {
-        assert_ne!(code(&client, path).await, 403, "everybody may read {path}");
+        assert_ne!(code(&client, path).await, 403, "every authenticated user may read {path}");
     }
     let all = ["delete configmaps", "get /logs/*", "get /metrics", "list configmaps"];
-    assert_eq!(rights.unused(), all, "what everybody may do uses no right");
+    assert_eq!(rights.unused(), all, "default permissions of authenticated users do not count as used");
 
     assert_ne!(code(&client, "/metrics").await, 403);
     assert_eq!(code(&client, "/debug/pprof").await, 403);

@@ -213,6 +213,7 @@ fn impersonating(admin: &str, name: &str, groups: &[String], namespace: &str) ->
     format!("{config:#}\n")
 }
 
+/// Returns the API of an object's kind, in the namespace of the object.
 fn api(client: &kube::Client, object: &RbacObject) -> Api<DynamicObject> {
     let resource = object.resource();
     match &object.namespace {
@@ -262,6 +263,7 @@ async fn until_granted(user: &User, permissions: &BTreeSet<Permission>) -> Resul
     Ok(())
 }
 
+/// Converts a request error to a refusal of this object.
 fn refused(object: &str) -> impl FnOnce(kube::Error) -> UserError {
     move |error| {
         let reason = match error {

@@ -92,14 +92,14 @@ impl std::fmt::Debug for User {
     }
 }
 
-/// A user requested by [`Builder::user`](crate::Builder::user).
+/// A user declared with [`Builder::user`](crate::Builder::user), which has credentials of its own.
 #[derive(Debug, Clone)]
-pub(crate) struct Requested {
+pub(crate) struct DeclaredUser {
     pub(crate) name: String,
     pub(crate) groups: Vec<String>,
 }
 
-impl Requested {
+impl DeclaredUser {
     pub(crate) fn new<G: Into<String>>(name: impl Into<String>, groups: impl IntoIterator<Item = G>) -> Self {
         Self { name: name.into(), groups: groups.into_iter().map(Into::into).collect() }
     }
@@ -110,8 +110,9 @@ impl Requested {
     }
 }
 
-/// Tokens of an embedded server: one for each user, and one for the administrator, with a token that no user has.
-pub(crate) fn tokens_of(users: &[Requested]) -> Tokens {
+/// Tokens of an embedded server: one for each user, and one for the administrator. The administrator's token equals that of no user,
+/// because theirs begin with `user.`.
+pub(crate) fn tokens_of(users: &[DeclaredUser]) -> Tokens {
     let admin = UserInfo::new("envtest-admin", "", ["system:masters"]);
     let tokens = Tokens::new().with("administrator", admin);
     users.iter().fold(tokens, |tokens, user| {
@@ -119,15 +120,15 @@ pub(crate) fn tokens_of(users: &[Requested]) -> Tokens {
     })
 }
 
-/// Creates the clients of the users of an embedded server.
-pub(crate) async fn clients_of(
-    users: &[Requested],
+/// Creates the users of an embedded server, each with its client, and with a kubeconfig if the server has a listener.
+pub(crate) async fn connect_users(
+    users: &[DeclaredUser],
     server: &ApiServer,
     listener: Option<&Listener>,
 ) -> Result<Vec<User>, kube::Error> {
-    let mut clients = Vec::new();
+    let mut connected = Vec::new();
     for user in users {
-        clients.push(match listener {
+        connected.push(match listener {
             None => User::new(&user.name, in_process(server, &user.token())?, None),
             Some(listener) => {
                 let kubeconfig = kubeconfig(&listener.url(), listener.certificate_authority(), user);
@@ -135,9 +136,10 @@ pub(crate) async fn clients_of(
             }
         });
     }
-    Ok(clients)
+    Ok(connected)
 }
 
+/// Creates a client that calls the server in process, with a bearer token.
 fn in_process(server: &ApiServer, token: &str) -> Result<kube::Client, kube::Error> {
     let mut config = kube::Config::new(http::Uri::from_static("http://in.process"));
     let value = HeaderValue::from_str(&format!("Bearer {token}"))
@@ -147,7 +149,8 @@ fn in_process(server: &ApiServer, token: &str) -> Result<kube::Client, kube::Err
     Ok(ClientBuilder::new(server.service(), "default").with_layer(&layer).build())
 }
 
-fn kubeconfig(url: &str, authority: Option<&str>, user: &Requested) -> String {
+/// Returns a kubeconfig with the token of a user.
+fn kubeconfig(url: &str, authority: Option<&str>, user: &DeclaredUser) -> String {
     let mut cluster = serde_json::json!({ "server": url });
     if let Some(authority) = authority {
         cluster["certificate-authority-data"] = base64(authority).into();

@@ -88,7 +88,7 @@ impl Permission {
         }
     }
 
-    /// The question whether a user has this permission.
+    /// Makes the review by which the API server decides whether a user has this permission.
     pub(super) fn review(&self) -> SelfSubjectAccessReview {
         let verb = Some(self.verb.clone());
         let mut spec = SelfSubjectAccessReviewSpec::default();
@@ -115,7 +115,7 @@ impl Permission {
         SelfSubjectAccessReview { spec, ..SelfSubjectAccessReview::default() }
     }
 
-    /// Whether the permission permits an action, as RBAC decides it.
+    /// Returns whether the permission permits an action, by the rules of RBAC.
     pub(super) fn permits(&self, action: &Action<'_>) -> bool {
         let mut rule = rbac::PolicyRule { verbs: vec![self.verb.clone()], ..rbac::PolicyRule::default() };
         match &self.target {
@@ -137,13 +137,13 @@ impl fmt::Display for Permission {
         match &self.target {
             PermissionTarget::Path(path) => f.write_str(path)?,
             PermissionTarget::Objects { group, resource, name } => {
-                let (plural, below) = resource.split_once('/').unwrap_or((resource, ""));
+                let (plural, subresource) = resource.split_once('/').unwrap_or((resource, ""));
                 f.write_str(plural)?;
                 if !group.is_empty() {
                     write!(f, ".{group}")?;
                 }
-                if !below.is_empty() {
-                    write!(f, "/{below}")?;
+                if !subresource.is_empty() {
+                    write!(f, "/{subresource}")?;
                 }
                 if let Some(name) = name {
                     write!(f, " \"{name}\"")?;

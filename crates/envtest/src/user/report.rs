@@ -1,4 +1,4 @@
-//! Which permissions a user has used, lacked, and had without need.
+//! Reports of the permissions that a user has used, has lacked, and has had without need.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -17,7 +17,7 @@ use crate::documents::DocumentError;
 /// Maximum number of missing permissions that a report lists.
 const MISSING: usize = 1_000;
 
-/// Which permissions a user has used, lacked, and had without need. Its display is a table for messages.
+/// Permissions that a user has used, has lacked, and has had without need. Its display is a table for messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RightsReport {
@@ -75,6 +75,7 @@ pub struct MissingPermissions {
     pub missing: Vec<Permission>,
 }
 
+/// Formats the first ten permissions, and the number of the others.
 fn listed(missing: &[Permission]) -> String {
     let mut names: Vec<String> = missing.iter().take(10).map(ToString::to_string).collect();
     if let Some(more @ 1..) = missing.len().checked_sub(names.len()) {
@@ -140,7 +141,7 @@ impl Usage {
         let mut seen = SeenPermissions::default();
         for request in files.requests_of(&self.user).ok()? {
             for audited in &request.actions {
-                seen.note(&self.granted, &audited.action, audited.is_refused);
+                seen.record(&self.granted, &audited.action, audited.is_refused);
             }
         }
         Some(seen)
@@ -148,8 +149,8 @@ impl Usage {
 }
 
 impl SeenPermissions {
-    /// Notes an action of the user. With `lacks_right`, RBAC refused the action.
-    fn note(&mut self, granted: &BTreeSet<Permission>, action: &OwnedAction, lacks_right: bool) {
+    /// Records an action of the user. `lacks_right`: RBAC refused the action.
+    fn record(&mut self, granted: &BTreeSet<Permission>, action: &OwnedAction, lacks_right: bool) {
         let permits = |permission: &&Permission| permission.permits(&action.as_action());
         // Every permission that permits the action counts as used, not only the first one that was found.
         self.used.extend(granted.iter().filter(permits).cloned());
@@ -165,7 +166,7 @@ impl AuditSink for Usage {
         for check in event.checks.iter().filter(|check| check.user == self.user) {
             let lacks_right = is_refused && check.is_enforced && !check.outcome.is_allowed();
             let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-            seen.note(&self.granted, &check.action, lacks_right);
+            seen.record(&self.granted, &check.action, lacks_right);
         }
     }
 }
@@ -255,6 +256,7 @@ pub enum UserError {
     Connect(#[from] kube::Error),
 }
 
+/// Names the subjects of the bindings, for a user that none of them names.
 fn bound_instead(subjects: &BTreeSet<String>) -> String {
     if subjects.is_empty() {
         return "they contain none with subjects".to_owned();

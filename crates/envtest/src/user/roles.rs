@@ -43,7 +43,7 @@ impl Subject {
         }
     }
 
-    /// Whether a binding with these subjects binds the user.
+    /// Returns whether a binding with these subjects binds the user.
     fn is_in(&self, subjects: &Value, groups: &[String]) -> bool {
         let subjects = subjects.as_array().into_iter().flatten();
         let mut subjects =
@@ -52,17 +52,17 @@ impl Subject {
             _ if kind == "Group" => {
                 name.as_str().is_some_and(|name| groups.iter().any(|group| group == name))
             }
-            // A subject of this kind may name a service account by its user name, too.
+            // A subject of kind User may also name a service account, by its user name.
             _ if kind == "User" => *name == self.user_name(),
             Self::User(_) => false,
-            Self::ServiceAccount { namespace: own_namespace, name: own } => {
-                kind == "ServiceAccount" && name == own && namespace == own_namespace
+            Self::ServiceAccount { namespace: own_namespace, name: own_name } => {
+                kind == "ServiceAccount" && name == own_name && namespace == own_namespace
             }
         })
     }
 }
 
-/// Kind and place of an object that was installed for a user.
+/// Kind, namespace and name of an object that was installed for a user.
 #[derive(Debug, Clone)]
 pub(crate) struct InstalledObject {
     pub(crate) resource: ApiResource,
@@ -90,22 +90,23 @@ impl InstalledObject {
 /// A role or a binding to be installed.
 #[derive(Debug, Clone)]
 pub(super) struct RbacObject {
-    pub(super) kind: RoleKind,
+    pub(super) kind: RbacKind,
     /// Namespace of a Role or RoleBinding.
     pub(super) namespace: Option<String>,
     pub(super) name: String,
     pub(super) value: Value,
 }
 
+/// Kind of a role or binding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum RoleKind {
+pub(super) enum RbacKind {
     Role,
     ClusterRole,
     RoleBinding,
     ClusterRoleBinding,
 }
 
-impl RoleKind {
+impl RbacKind {
     const ALL: [Self; 4] = [Self::Role, Self::ClusterRole, Self::RoleBinding, Self::ClusterRoleBinding];
 
     pub(super) fn name(self) -> &'static str {
@@ -127,8 +128,8 @@ impl RoleKind {
 }
 
 impl RbacObject {
-    /// Returns the roles and bindings among documents; other kinds are skipped, and lists are opened. Objects without a namespace are
-    /// placed in `namespace`.
+    /// Returns the roles and bindings among documents and in their lists. Other kinds are skipped. Objects without a namespace are placed
+    /// in `namespace`.
     pub(super) fn among(documents: Vec<Value>, namespace: &str) -> Result<Vec<Self>, UserError> {
         let mut objects = Vec::new();
         for mut document in documents {
@@ -138,7 +139,7 @@ impl RbacObject {
                 continue;
             }
             let version = document["apiVersion"].as_str().unwrap_or_default();
-            let kind = RoleKind::ALL.into_iter().find(|kind| document["kind"] == kind.name());
+            let kind = RbacKind::ALL.into_iter().find(|kind| document["kind"] == kind.name());
             let (Some(kind), true) = (kind, version.starts_with("rbac.authorization.k8s.io/")) else {
                 continue;
             };
@@ -166,7 +167,7 @@ impl RbacObject {
         format!("{} {namespace}{}", self.kind.name(), self.name)
     }
 
-    /// Whether the object is the role of a binding.
+    /// Returns whether a binding refers to this role. A binding reaches ClusterRoles, and Roles of its own namespace.
     fn is_role_of(&self, binding: &Self) -> bool {
         let reference = &binding.value["roleRef"];
         let is_in_reach = self.namespace.is_none() || self.namespace == binding.namespace;
@@ -237,7 +238,8 @@ impl Roles {
     }
 }
 
-/// Lets all bindings bind a user, and prefixes the names of the objects, so that users with the same manifests do not share them.
+/// Replaces the subjects of all bindings by a user, and prefixes the names of the objects with that of the user, so that users with the
+/// same manifests do not share them.
 fn bind_to(user: &str, objects: &mut [RbacObject]) {
     let roles: Vec<RbacObject> = objects.iter().filter(|object| !object.kind.is_binding()).cloned().collect();
     for object in objects {
@@ -255,10 +257,10 @@ fn bind_to(user: &str, objects: &mut [RbacObject]) {
 /// Returns the role to which a binding refers, without its contents.
 fn role_reference(binding: &RbacObject) -> RbacObject {
     let reference = &binding.value["roleRef"];
-    let kind = if reference["kind"] == "Role" { RoleKind::Role } else { RoleKind::ClusterRole };
+    let kind = if reference["kind"] == "Role" { RbacKind::Role } else { RbacKind::ClusterRole };
     RbacObject {
         kind,
-        namespace: if kind == RoleKind::Role { binding.namespace.clone() } else { None },
+        namespace: if kind == RbacKind::Role { binding.namespace.clone() } else { None },
         name: reference["name"].as_str().unwrap_or_default().to_owned(),
         value: Value::Null,
     }

@@ -12,9 +12,10 @@ fn objects(lines: &[&str]) -> Vec<RbacObject> {
         let words: Vec<_> = line.split(' ').collect();
         let [kind, name, first, second, subject @ ..] = &words[..] else { panic!("four words: {line}") };
         let (namespace, name) = name.split_once('/').unwrap_or(("", name));
-        let home = if namespace.is_empty() { String::new() } else { format!(", namespace: {namespace}") };
+        let namespace_field =
+            if namespace.is_empty() { String::new() } else { format!(", namespace: {namespace}") };
         text += &format!(
-            "---\napiVersion: rbac.authorization.k8s.io/v1\nkind: {kind}\nmetadata: {{name: {name}{home}}}\n"
+            "---\napiVersion: rbac.authorization.k8s.io/v1\nkind: {kind}\nmetadata: {{name: {name}{namespace_field}}}\n"
         );
         text += &match kind.ends_with("Binding") {
             true => {
@@ -38,7 +39,7 @@ fn account() -> Subject {
     Subject::ServiceAccount { namespace: "system".to_owned(), name: "m".to_owned() }
 }
 
-/// Checks the permissions that manifests grant a service account, or the error.
+/// Checks the permissions that manifests grant a member of the group `devs`, or the error.
 #[track_caller]
 fn check(subject: &Subject, lines: &[&str], expected: &[&str]) {
     let shown: Vec<String> = match Roles::of(objects(lines), subject, &["devs".to_owned()]) {

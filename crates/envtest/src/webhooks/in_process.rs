@@ -46,7 +46,7 @@ impl<S> AnswerWebhooks for S where
 #[derive(Clone)]
 pub(crate) struct Router {
     state: Arc<Mutex<RouterState>>,
-    /// Transport of the test, for all other Services.
+    /// Transport of the test, for Services that no operator of the environment serves.
     next: Option<Arc<dyn WebhookTransport>>,
 }
 
@@ -157,8 +157,8 @@ impl Drop for Registration {
     fn drop(&mut self) {
         let handler = {
             let mut state = self.router.state();
-            let place = state.handlers.iter().position(|handler| handler.id == self.id);
-            place.map(|place| state.handlers.remove(place))
+            let index = state.handlers.iter().position(|handler| handler.id == self.id);
+            index.map(|index| state.handlers.remove(index))
         };
         // The handler is code of the operator, so it is dropped after the lock is released.
         drop(handler);

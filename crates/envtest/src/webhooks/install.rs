@@ -14,7 +14,7 @@ use crate::crd::text_of;
 /// Field manager of configurations.
 const MANAGER: &str = "kube-envtest";
 
-/// Objects that the environment has changed.
+/// Objects that the environment has changed, for [`WebhookHost::uninstall`].
 #[derive(Default)]
 pub(super) struct Installed {
     configurations: Vec<Manifest>,
@@ -48,10 +48,10 @@ impl WebhookHost {
 
     /// Waits until the webhooks answer, and applies the configurations of admission webhooks.
     pub(super) async fn when_answering(&self, plan: &InstallPlan) -> Result<(), WebhookError> {
-        self.answers(&plan.references).await?;
+        self.until_answering(&plan.references).await?;
         for manifest in plan.manifests.iter().filter(|manifest| !manifest.is_conversion()) {
             // Recorded before the apply, which may fail after it has stored the configuration.
-            self.remember(manifest);
+            self.record_installed(manifest);
             if self.inner.loads_late {
                 self.apply_and_load(manifest).await?;
             } else {
@@ -88,7 +88,7 @@ impl WebhookHost {
         Ok(())
     }
 
-    fn remember(&self, manifest: &Manifest) {
+    fn record_installed(&self, manifest: &Manifest) {
         let mut installed = self.installed();
         if !installed.configurations.iter().any(|known| known.title == manifest.title) {
             installed.configurations.push(manifest.clone());
@@ -104,7 +104,7 @@ impl WebhookHost {
 
     async fn conversion_of(&self, manifest: &Manifest) -> Result<Value, WebhookError> {
         let api: Api<CustomResourceDefinition> = Api::all(self.inner.client.clone());
-        let crd = api.get(manifest.name()).await.map_err(unpatched(manifest))?;
+        let crd = api.get(manifest.name()).await.map_err(definition_error(manifest))?;
         let conversion = crd.spec.conversion.map(|conversion| json!(conversion));
         let mut conversion = conversion.unwrap_or_else(|| json!({ "strategy": "None" }));
         // The merge patch that restores this conversion removes the webhook only by an explicit null.
@@ -119,7 +119,7 @@ impl WebhookHost {
         let patch = json!({ "spec": { "conversion": conversion } });
         let params = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
         let patched = api.patch(manifest.name(), &params, &Patch::Merge(&patch)).await;
-        patched.map(drop).map_err(unpatched(manifest))
+        patched.map(drop).map_err(definition_error(manifest))
     }
 }
 
@@ -127,7 +127,8 @@ fn refused(manifest: &Manifest) -> impl FnOnce(kube::Error) -> WebhookError {
     |error| WebhookError::Refused { object: manifest.title.clone(), reason: text_of(&error) }
 }
 
-fn unpatched(manifest: &Manifest) -> impl FnOnce(kube::Error) -> WebhookError {
+/// Converts an error about a definition: one that does not exist has a variant of its own.
+fn definition_error(manifest: &Manifest) -> impl FnOnce(kube::Error) -> WebhookError {
     |error| match &error {
         kube::Error::Api(status) if status.code == 404 => {
             WebhookError::NoDefinition { object: manifest.title.clone() }

@@ -1,8 +1,8 @@
 //! Waits until an API server calls the webhooks of a configuration.
 //!
 //! kube-apiserver loads configurations a moment after they are stored, and does not report when. To observe it, this module adds a
-//! webhook that no server answers and that matches only one object. It repeats a dry run of the object's creation until the call
-//! of this webhook fails.
+//! canary: a webhook at which no server listens and that matches only one object. It repeats a dry run of the object's creation until
+//! the call of the canary fails.
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, api::PostParams};
@@ -11,14 +11,14 @@ use serde_json::json;
 use super::{Manifest, WebhookError, WebhookHost, unique_id};
 use crate::{crd::text_of, eventually::poll};
 
-/// Name of the additional webhook.
+/// Name of the canary.
 const CANARY: &str = "canary.kube-envtest.io";
 
-/// Label of the object that it matches.
+/// Label of the object that the canary matches.
 const LABEL: &str = "kube-envtest/canary";
 
 impl Manifest {
-    /// Adds a webhook that no server answers, for objects with this label value.
+    /// Adds a canary for objects with this value of [`LABEL`].
     fn with_canary(&self, id: &str) -> Self {
         let mut manifest = self.clone();
         let canary = json!({
@@ -57,6 +57,7 @@ impl WebhookHost {
         })
     }
 
+    /// Returns `Ok` if the API server has called the canary for a test object.
     async fn meets_canary(&self, id: &str) -> Result<(), String> {
         let mut object = ConfigMap::default();
         object.metadata.name = Some(format!("kube-envtest-canary-{id}"));
@@ -66,7 +67,7 @@ impl WebhookHost {
         match api.create(&params, &object).await {
             Ok(_) => Err("a dry run of a test object succeeded without a review".to_owned()),
             Err(error) if text_of(&error).contains(CANARY) => Ok(()),
-            // A policy of the cluster refuses the object, so that it cannot be observed.
+            // A policy of the cluster refuses the object before the canary is called. Loading cannot be observed then, and is assumed.
             Err(kube::Error::Api(status)) if (400..500).contains(&status.code) && status.code != 429 => {
                 Ok(())
             }

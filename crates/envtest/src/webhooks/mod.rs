@@ -56,12 +56,12 @@ struct HostInner {
     place: WebhookAddress,
     /// Configurations in files.
     manifests: Vec<Manifest>,
-    /// References of the installed CustomResourceDefinitions.
+    /// References in the conversion webhooks of the installed CustomResourceDefinitions.
     conversions: Vec<Reference>,
     within: Duration,
     /// Whether the API server loads configurations some time after they are stored.
     loads_late: bool,
-    /// Identifies the environment on an existing cluster, which other tests use at the same time.
+    /// Identifies the environment on an existing cluster, which other tests may use at the same time; `None` on a cluster of its own.
     id: Option<String>,
     installed: Mutex<Installed>,
 }
@@ -78,7 +78,7 @@ enum WebhookAddress {
 pub(crate) enum ServerKind {
     Embedded,
     Process,
-    /// One that others use at the same time.
+    /// Server of an existing cluster, which other tests may use at the same time.
     Shared,
 }
 
@@ -91,9 +91,8 @@ pub(crate) struct WebhookSettings {
 }
 
 impl WebhookHost {
-    /// Reads the manifests, prepares an address, and replaces the references of definitions.
-    ///
-    /// With a router the API server calls webhooks in the process.
+    /// Prepares an address for the operator's webhooks, and points the conversion webhooks of the definitions at it. With a router, the
+    /// API server calls webhooks in process.
     pub(crate) fn new(
         client: kube::Client,
         router: Option<Router>,
@@ -123,7 +122,7 @@ impl WebhookHost {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// Reads manifests, before a cluster is started for them.
+    /// Reads and checks the configurations in files. Done before the cluster starts, so that a mistake in them fails the test at once.
     pub(crate) fn read(settings: &WebhookSettings) -> Result<Vec<Manifest>, WebhookError> {
         let read: Result<Vec<Vec<Manifest>>, _> =
             settings.paths.iter().map(|path| Manifest::read(path)).collect();
@@ -199,6 +198,8 @@ impl WebhookHost {
         self.when_answering(&plan).await
     }
 
+    /// Collects the configurations to install: those in files and `manifests`, with the address of the operator, and on a shared cluster
+    /// restricted to this environment.
     fn plan(&self, manifests: impl IntoIterator<Item = DynamicObject>) -> Result<InstallPlan, WebhookError> {
         let mut all = self.inner.manifests.clone();
         for object in manifests {
@@ -234,7 +235,7 @@ impl fmt::Debug for WebhookHost {
     }
 }
 
-/// Configurations to install, and their references.
+/// Configurations to install, and the references to Services that they had before they were pointed at the operator.
 struct InstallPlan {
     manifests: Vec<Manifest>,
     references: Vec<Reference>,
@@ -256,7 +257,7 @@ impl WebhookAddress {
 #[must_use = "dropping it ends the answers"]
 pub struct ServedWebhooks {
     _registration: Option<Registration>,
-    /// Installs the configurations; a single task, which is aborted with the set.
+    /// Installs the configurations. A set with a single task, because dropping a set aborts its tasks.
     _task: JoinSet<()>,
     state: watch::Receiver<Option<Result<(), WebhookError>>>,
 }
@@ -322,7 +323,7 @@ fn point_definitions(
     Ok(references)
 }
 
-/// Random text for names.
+/// Random text for names and labels, which differs between environments.
 fn unique_id() -> String {
     use std::hash::{BuildHasher, RandomState};
     // Each `RandomState` has different random keys.

@@ -20,7 +20,7 @@ enum Missing {
 
 impl WebhookHost {
     /// Waits until all webhooks answer a GET with a status other than 404. A GET calls no handler.
-    pub(super) async fn answers(&self, references: &[Reference]) -> Result<(), WebhookError> {
+    pub(super) async fn until_answering(&self, references: &[Reference]) -> Result<(), WebhookError> {
         let within = self.inner.within;
         let deadline = Instant::now() + within;
         let client = match &self.inner.place {
@@ -31,15 +31,15 @@ impl WebhookHost {
                     .map_err(|reason| WebhookError::Socket { what: "a TLS client".to_owned(), reason })?,
             ),
         };
-        let mut asked = BTreeSet::new();
+        let mut probed = BTreeSet::new();
         for reference in references {
             let url = self.url_of(reference);
-            if !asked.insert(url.clone()) {
+            if !probed.insert(url.clone()) {
                 continue;
             }
             let mut missing = Missing::NoAnswer("no response".to_owned());
             let answered = timeout_at(deadline, async {
-                while let Err(error) = self.answers_at(&url, client.as_ref()).await {
+                while let Err(error) = self.probe(&url, client.as_ref()).await {
                     missing = error;
                     sleep(INTERVAL).await;
                 }
@@ -70,7 +70,8 @@ impl WebhookHost {
         }
     }
 
-    async fn answers_at(&self, url: &str, client: Option<&kube::Client>) -> Result<(), Missing> {
+    /// Sends one GET. `client` is that of the socket; `None` in process.
+    async fn probe(&self, url: &str, client: Option<&kube::Client>) -> Result<(), Missing> {
         let no_answer = |error: &dyn Error| Missing::NoAnswer(with_causes(error));
         let request = Request::builder().method(Method::GET).uri(url);
         let status = match (&self.inner.place, client) {
@@ -103,7 +104,7 @@ impl WebhookHost {
     }
 }
 
-/// Formats an error with its causes.
+/// Formats an error with its causes, without those whose text it contains already.
 fn with_causes(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

@@ -14,7 +14,7 @@ use crate::{
     documents::{documents_of, files_of},
 };
 
-/// Port of a Service that a reference names if it names none.
+/// Port of a reference that names none: the default of the API server.
 const DEFAULT_PORT: u64 = 443;
 
 /// A MutatingWebhookConfiguration, a ValidatingWebhookConfiguration, or `spec.conversion` of a CustomResourceDefinition.
@@ -90,7 +90,7 @@ impl Manifest {
         }
     }
 
-    /// Names the origin of a manifest, as in ` in webhooks.yaml`.
+    /// Makes a manifest. `origin` ends its title, as in ` in webhooks.yaml`.
     pub(super) fn of(object: Value, origin: &str) -> Self {
         let kind = object["kind"].as_str().unwrap_or("an object without a kind");
         let name = object["metadata"]["name"].as_str().unwrap_or("without a name");
@@ -105,7 +105,8 @@ impl Manifest {
         self.object["metadata"]["name"].as_str().unwrap_or_default()
     }
 
-    /// Returns the references to Services. Webhooks with a `url` are not of the operator under test, and have none.
+    /// Returns the references to Services. A webhook with a `url` does not belong to the operator under test, and
+    /// has none.
     ///
     /// # Errors
     /// The manifest is of another kind or version, has no name or no webhooks, or a webhook has no address.
@@ -145,7 +146,7 @@ impl Manifest {
         Ok(references)
     }
 
-    /// Replaces references to Services by the address of the test.
+    /// Replaces references to Services by the address at which the test serves webhooks.
     pub(super) fn pointed_at(mut self, target: &Target<'_>) -> Self {
         let configs: Vec<&mut Value> = if self.is_conversion() {
             vec![&mut self.object["spec"]["conversion"]["webhook"]["clientConfig"]]
@@ -184,16 +185,19 @@ impl Manifest {
     }
 }
 
+/// Namespace and name of a Service, in its metadata or in a reference to it.
 fn name_of(object: &Value) -> ServiceName {
     let text = |field: &str| object[field].as_str().unwrap_or_default().to_owned();
     ServiceName { namespace: text("namespace"), name: text("name") }
 }
 
+/// Path of a reference, with a leading slash.
 fn path_of(path: Option<&Value>) -> String {
     let path = path.and_then(Value::as_str).unwrap_or_default();
     if path.starts_with('/') { path.to_owned() } else { format!("/{path}") }
 }
 
+/// Reads the reference of a `clientConfig`; `None` if it has a `url`.
 fn reference(title: String, config: &Value) -> Result<Option<Reference>, WebhookError> {
     let invalid = |reason: &str| WebhookError::Invalid { object: title.clone(), reason: reason.to_owned() };
     let service = match (&config["service"], &config["url"]) {
@@ -210,7 +214,7 @@ fn reference(title: String, config: &Value) -> Result<Option<Reference>, Webhook
     Ok(Some(Reference { title, service: name, port, path }))
 }
 
-/// Checks the port of a reference with the manifest of its Service. Without one, the port is 443.
+/// Checks that the Service of a reference has its port. If the Service has no manifest, it has port 443 only.
 fn check_port(reference: &Reference, service: Option<&(PathBuf, Value)>) -> Result<(), WebhookError> {
     let Reference { title, service: name, port, .. } = reference;
     let (served, hint) = match service {

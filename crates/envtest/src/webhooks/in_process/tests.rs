@@ -1,3 +1,5 @@
+//! Routing of webhook calls to operators in the process.
+
 use std::{
     future::{Ready, ready},
     task::{Context, Poll},
@@ -5,7 +7,7 @@ use std::{
 
 use super::*;
 
-/// Answers with its name; never, if it has none.
+/// Webhooks that answer with their name, or never if the name is empty.
 #[derive(Clone)]
 struct Named(&'static str);
 
@@ -34,7 +36,7 @@ fn request(host: &str) -> Request<Bytes> {
     Request::post(format!("https://{host}:443/validate")).body(Bytes::new()).unwrap()
 }
 
-/// Calls a webhook, and returns the body or the error; `None` if the call is for a socket.
+/// Calls a webhook, and returns the body or the error; `None` if the router leaves the call to a socket.
 async fn call(router: &Router, host: &str) -> Option<String> {
     let answer = router.call(&request(host))?.await;
     Some(match answer {

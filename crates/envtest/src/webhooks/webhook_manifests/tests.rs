@@ -1,3 +1,5 @@
+//! Webhook configurations: reading, checks and addresses.
+
 use std::fs;
 
 use super::*;
@@ -5,7 +7,7 @@ use super::*;
 const HOOKS: &str = "apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingWebhookConfiguration\n\
     metadata: {name: carts}\nwebhooks:\n- name: vcart.kb.io\n  clientConfig:\n    service: {name: webhook-service, namespace: system, path: /validate-cart}\n";
 
-/// Reads a folder with one file; returns the titles of references, or the error without the folder.
+/// Checks the references of a folder with this file, or the error, with `DIR` in place of the folder.
 #[track_caller]
 fn check(text: &str, expected: &str) {
     let folder = tempfile::tempdir().unwrap();
