@@ -16,6 +16,17 @@ pub(crate) fn with_causes(error: &dyn Error, f: &mut fmt::Formatter<'_>) -> fmt:
     Ok(())
 }
 
+/// Formats an error with its causes, separated by colons.
+pub(crate) fn text_with_causes(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text += &format!(": {error}");
+        cause = error.source();
+    }
+    text
+}
+
 /// The last error of the chain: the actual failure of a connection.
 pub(crate) fn innermost<'a>(error: &'a (dyn Error + 'static)) -> &'a (dyn Error + 'static) {
     let mut innermost = error;

@@ -4,7 +4,11 @@ use std::{cell::Cell, fmt, time::Duration};
 
 use kube_workqueue::{AddOptions, Priority, Queue};
 
-use crate::{cache::DecodeError, error::BoxError, reconcile::Request};
+use crate::{
+    cache::DecodeError,
+    error::{BoxError, text_with_causes},
+    reconcile::Request,
+};
 
 /// Adds requests of an event handler to the queue of its controller, and records the event as their cause.
 ///
@@ -116,13 +120,7 @@ impl<'a, R: Request> Enqueue<'a, R> {
     /// ```
     pub fn fail(&self, error: impl Into<BoxError>) {
         let error: BoxError = error.into();
-        let mut text = error.to_string();
-        let mut cause = error.source();
-        while let Some(error) = cause {
-            text += &format!(": {error}");
-            cause = error.source();
-        }
-        self.report(EventFailure::Failed(text));
+        self.report(EventFailure::Failed(text_with_causes(&*error)));
     }
 
     fn report(&self, why: EventFailure) {

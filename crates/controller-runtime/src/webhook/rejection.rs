@@ -3,7 +3,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Status, StatusCause, StatusDetails};
 
 use super::{Admission, field_errors::FieldErrors};
-use crate::error::BoxError;
+use crate::error::{BoxError, text_with_causes};
 
 /// Result of validation.
 pub type Verdict = Result<(), Rejection>;
@@ -111,12 +111,6 @@ impl Rejection {
 impl<E: Into<BoxError>> From<E> for Rejection {
     fn from(error: E) -> Self {
         let error: BoxError = error.into();
-        let mut message = error.to_string();
-        let mut cause = error.source();
-        while let Some(error) = cause {
-            message += &format!(": {error}");
-            cause = error.source();
-        }
-        Self::internal(message)
+        Self::internal(text_with_causes(&*error))
     }
 }

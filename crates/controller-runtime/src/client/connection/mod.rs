@@ -15,7 +15,7 @@ mod pool;
 mod streams;
 mod tls;
 
-use std::{error::Error as StdError, fmt::Write as _, time::Duration};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -155,15 +155,4 @@ where
     let builder = builder
         .with_layer(&tower_http::decompression::DecompressionLayer::new().gzip(!config.disable_compression));
     builder.with_layer(&config.base_uri_layer()).build()
-}
-
-/// An error with its causes, in one line.
-fn chain(error: &(dyn StdError + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        let _ = write!(text, ": {error}");
-        source = error.source();
-    }
-    text
 }

@@ -301,7 +301,7 @@ impl<C: Connect> PoolInner<C> {
         // Ends when the pool has dropped the connection and no request is left on it.
         self.executor().execute(async move {
             if let Err(error) = connection.await {
-                tracing::debug!(error = %crate::client::connection::chain(&error), "a connection to the API server ended");
+                tracing::debug!(error = %crate::error::text_with_causes(&error), "a connection to the API server ended");
             }
         });
         let mut state = self.state.lock();

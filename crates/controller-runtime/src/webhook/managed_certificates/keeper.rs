@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     client::{Client, DynamicClient},
-    error::BoxError,
+    error::{BoxError, text_with_causes},
     metrics::WebhookMetrics,
     object::{DynamicKind, ObjectKey},
     serving::CurrentCertificate,
@@ -266,7 +266,7 @@ impl Keeper {
     /// Logs a failure, once while it stays the same, and shows it in readiness unless API servers trust the certificate.
     fn note(&self, error: &BoxError) {
         self.metrics.certificate_failed();
-        let reason = describe(&**error);
+        let reason = text_with_causes(&**error);
         let is_trusted = self
             .certificates
             .as_ref()
@@ -421,12 +421,6 @@ fn changes(
 fn backoff(failures: u32) -> Duration {
     let (first, last) = BACKOFF;
     first.saturating_mul(1 << failures.saturating_sub(1).min(10)).min(last)
-}
-
-/// An error with its causes.
-fn describe(error: &(dyn std::error::Error + 'static)) -> String {
-    let causes = std::iter::successors(Some(error), |error| error.source());
-    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
 impl fmt::Debug for Keeper {

@@ -247,7 +247,7 @@ async fn requests_share_the_wait_for_a_connection_and_its_failure() {
     let began = Instant::now();
     for outcome in join_all((0..50).map(|_| get(&pool, "/"))).await {
         let error = outcome.err().expect("it is refused");
-        assert_eq!(crate::client::connection::chain(&*error), "cannot connect to peer: connection refused");
+        assert_eq!(crate::error::text_with_causes(&*error), "cannot connect to peer: connection refused");
     }
     assert_eq!((peers.opened(), began.elapsed()), (1, 5 * SECOND));
 
