@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::{
-    ManifestObject, Part, Program, RenderInput, program::MetricsCertificate, rendered_object::present,
+    ManifestObject, Part, Program, RenderInput, program::MetricsCertificate, rendered_object::without_nulls,
     services,
 };
 
@@ -30,7 +30,7 @@ pub(super) fn object(target: &RenderInput<'_>) -> ManifestObject {
         .collect();
     // Rounded up, so that the pod is not killed before the end of its grace period.
     let seconds = program.grace.as_secs() + u64::from(program.grace.subsec_nanos() > 0);
-    let pod = present([
+    let pod = without_nulls([
         ("serviceAccountName", json!(program.name)),
         ("terminationGracePeriodSeconds", json!(seconds)),
         // Together with the container's settings below, this satisfies level `restricted`, which the rendered namespace enforces.
@@ -42,7 +42,7 @@ pub(super) fn object(target: &RenderInput<'_>) -> ManifestObject {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
         "metadata": { "name": program.name, "namespace": namespace, "labels": target.selector() },
-        "spec": present([
+        "spec": without_nulls([
             ("replicas", json!(parameters.replicas)),
             ("strategy", strategy),
             ("selector", json!({ "matchLabels": target.selector() })),
@@ -77,7 +77,7 @@ fn container(target: &RenderInput<'_>, certificates: &[(&str, &Path)]) -> Value 
     let probe = |path: &str| {
         program.ports.probes.map_or(Value::Null, |_| json!({ "httpGet": { "path": path, "port": PROBES } }))
     };
-    present([
+    without_nulls([
         ("name", json!("operator")),
         ("image", json!(image)),
         ("args", list(arguments)),

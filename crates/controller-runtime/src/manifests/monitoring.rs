@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{
     ManifestObject, Part, RenderInput, deployment::METRICS_PORT, program::MetricsCertificate,
-    rendered_object::present, services,
+    rendered_object::without_nulls, services,
 };
 
 /// File with the token of Prometheus' service account.
@@ -21,7 +21,7 @@ pub(super) fn monitor(target: &RenderInput<'_>) -> Option<ManifestObject> {
         }),
         MetricsCertificate::None | MetricsCertificate::SelfSigned => Value::Null,
     };
-    let endpoint = present([
+    let endpoint = without_nulls([
         ("port", json!(services::scheme(metrics))),
         ("scheme", json!(services::scheme(metrics))),
         ("path", json!("/metrics")),

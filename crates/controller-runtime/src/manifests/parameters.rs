@@ -74,7 +74,7 @@ impl Parameters {
         self
     }
 
-    /// The image.
+    /// The image of the container, or its default.
     pub(super) fn image_of(&self, program: &Program) -> String {
         self.image.clone().unwrap_or_else(|| format!("{}:latest", program.name))
     }

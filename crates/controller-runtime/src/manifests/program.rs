@@ -1,4 +1,4 @@
-//! Facts about a program, which its manifests depend on.
+//! Facts about a program on which its manifests depend.
 
 use std::{
     net::SocketAddr,
@@ -17,7 +17,7 @@ use crate::{
     webhook::Webhooks,
 };
 
-/// Longest suffix of a Service's name: `-webhooks`.
+/// Length of the longest suffix that the name of a Service adds to the name of the program.
 const SUFFIX: usize = "-webhooks".len();
 
 /// Time after the shutdown timeout of the reconciles in which the pod can stop its servers and release the lease.
@@ -26,16 +26,20 @@ const AFTER_DRAIN: Duration = Duration::from_secs(15);
 /// Grace period of a program that waits for its reconciles without a limit.
 const UNBOUNDED: Duration = Duration::from_secs(60 * 60);
 
-/// Facts about a program that its manifests depend on.
+/// Facts about a program on which its manifests depend.
 #[derive(Debug, Clone)]
 pub struct Program {
     pub(super) name: String,
     pub(super) definitions: Vec<CustomResourceDefinition>,
     pub(super) declarations: Declarations,
     pub(super) ports: Ports,
+    /// Whether the program has a leader election, so that more than one replica can run.
     pub(super) elects: bool,
+    /// Path of the liveness probe.
     pub(super) liveness: String,
+    /// Path of the readiness probe.
     pub(super) readiness: String,
+    /// Grace period of the pod's termination.
     pub(super) grace: Duration,
     pub(super) webhooks: Webhooks,
     /// Service in front of the webhooks, if the options name it.
@@ -166,13 +170,13 @@ impl Program {
         self.ports
     }
 
-    /// The namespace of the operator.
+    /// Namespace of the operator: that of the parameters, or else of the webhooks' Service, or else the name of the program.
     pub(super) fn namespace<'n>(&'n self, parameters: &'n Parameters) -> &'n str {
         let of_service = || self.webhook_service.as_ref().map(|service| &*service.namespace);
         parameters.namespace.as_deref().or_else(of_service).unwrap_or(&self.name)
     }
 
-    /// Checks the conditions of rendering.
+    /// Checks that the names are valid, the ports known, and the parameters possible for this program.
     pub(super) fn check(&self, parameters: &Parameters) -> Result<(), RenderError> {
         let name = &self.name;
         // The name of a Service begins with a letter.
@@ -216,7 +220,7 @@ impl Program {
     }
 }
 
-/// Port of a server that other hosts can reach.
+/// Port of a server; `None` if it does not listen, or only on a loopback address, which other hosts cannot reach.
 fn port(listen: &Listen) -> Option<u16> {
     let reachable = |address: SocketAddr| (!address.ip().is_loopback()).then(|| address.port());
     match listen {

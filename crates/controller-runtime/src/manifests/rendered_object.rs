@@ -86,7 +86,7 @@ impl FromStr for Part {
 }
 
 impl ManifestObject {
-    /// An object, with an annotation that names this library and a digest of the rest of the object.
+    /// Annotates an object with the version of this library and a digest of the rest of the object.
     pub(super) fn new(part: Part, mut value: Value) -> Self {
         let annotation =
             format!("controller-runtime {}, sha256:{}", env!("CARGO_PKG_VERSION"), digest(&value));
@@ -127,8 +127,8 @@ fn digest(value: &Value) -> String {
     digest.as_ref()[..6].iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The fields of a JSON object that are not null.
-pub(super) fn present<const N: usize>(fields: [(&str, Value); N]) -> Value {
+/// Makes a JSON object of the fields that are not null.
+pub(super) fn without_nulls<const N: usize>(fields: [(&str, Value); N]) -> Value {
     let fields = fields.into_iter().filter(|(_, value)| !value.is_null());
     Value::Object(fields.map(|(name, value)| (name.to_owned(), value)).collect::<Map<_, _>>())
 }

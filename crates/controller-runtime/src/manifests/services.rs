@@ -7,7 +7,7 @@ use super::{
     deployment::{METRICS_PORT, WEBHOOKS_PORT},
 };
 
-/// The Services.
+/// The Services of the ports that other hosts can reach.
 pub(super) fn objects(target: &RenderInput<'_>) -> Vec<ManifestObject> {
     let ports = target.program.ports;
     let metrics = ports.metrics.map(|metrics| {
@@ -41,6 +41,7 @@ pub(super) fn scheme(metrics: MetricsPort) -> &'static str {
     if metrics.https { "https" } else { "http" }
 }
 
+/// Renders a Service with one port, which selects the operator's pods.
 fn service(target: &RenderInput<'_>, name: &str, component: &str, port: &Value) -> ManifestObject {
     let object = json!({
         "apiVersion": "v1",

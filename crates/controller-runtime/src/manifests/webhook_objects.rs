@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{ManifestObject, Part, RenderInput};
 use crate::webhook::{Configurations, WebhookService};
 
-/// The CustomResourceDefinitions.
+/// The CustomResourceDefinitions, with the conversions of the registered webhooks.
 pub(super) fn definitions(target: &RenderInput<'_>) -> Vec<ManifestObject> {
     let conversions = registered(target).conversions;
     let definitions = target.program.definitions.iter().map(|definition| {
@@ -45,6 +45,7 @@ fn registered(target: &RenderInput<'_>) -> Configurations {
     target.program.webhooks.configurations(&service)
 }
 
+/// Renders an object of a type of Kubernetes.
 fn object<K: Serialize>(part: Part, object: &K) -> ManifestObject {
     let value: Value = serde_json::to_value(object).expect("types of Kubernetes have a JSON form");
     ManifestObject::new(part, value)

@@ -80,6 +80,7 @@ impl From<&Self> for FieldPath {
 #[doc(alias = "ErrorList")]
 pub struct FieldErrors(Vec<ListedFieldError>);
 
+/// An error of one field.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ListedFieldError {
     field: String,
@@ -174,7 +175,7 @@ impl FieldErrors {
     }
 }
 
-/// One error as it is; several in brackets, equal ones once, like an aggregate of Kubernetes' Go libraries.
+/// Formats a single error as it is, and several in brackets without duplicates, like `Aggregate` of Kubernetes' Go libraries.
 impl fmt::Display for FieldErrors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut texts: Vec<String> = Vec::new();
@@ -195,7 +196,7 @@ impl ListedFieldError {
         &self.field
     }
 
-    /// The message without the field.
+    /// The message without the path of the field.
     pub(super) fn body(&self) -> String {
         let with = |problem: &str, detail: &str| match detail {
             "" => problem.to_owned(),

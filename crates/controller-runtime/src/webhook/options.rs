@@ -25,7 +25,8 @@ pub struct WebhookOptions {
     pub(crate) serving: Serving,
     pub(crate) certificates: Option<SelfManagedCertificates>,
     pub(crate) apply: Option<WebhookService>,
-    /// Line of the program that chose certificates or configurations of its own.
+    /// Line of the program that called [`certificates`](Self::certificates) or
+    /// [`apply_configurations`](Self::apply_configurations), for the declarations of the rights that they need.
     place: Option<CodeLine>,
     pub(crate) client_ca: Option<PathBuf>,
     pub(crate) enable_http2: bool,
@@ -77,8 +78,8 @@ impl WebhookOptions {
         applied.or_else(|| self.certificates.as_ref().map(SelfManagedCertificates::service))
     }
 
-    /// Turns off the webhooks that are called through the Service which the options name: their configurations are not applied, and
-    /// without self-managed certificates the server does not start. Certificates in files are served. Returns namespace and name of the
+    /// Turns off the webhooks that are called through the Service which the options name: their configurations are not applied, and a
+    /// server with self-managed certificates does not start. A server with certificates in files does. Returns namespace and name of the
     /// Service, if there is one.
     #[cfg(feature = "clap")]
     pub(crate) fn leave_service(&mut self) -> Option<String> {

@@ -198,7 +198,7 @@ impl WebhookRegistrations {
         if let Some(taken) = self.paths.get(&path) {
             // All hooks of a path have the same rule, up to their operations.
             let other = &taken.hooks[0].1.rule;
-            if taken.phase != hook.phase || !other.joins(&hook.rule) {
+            if taken.phase != hook.phase || !other.can_share_path_with(&hook.rule) {
                 return Err(RegisterError::PathTaken { path, by: other.kind.to_string() });
             }
         }

@@ -72,7 +72,7 @@ impl Rejection {
         }
     }
 
-    /// The status for the object of a request, in the form of kube-apiserver.
+    /// Returns the status that the client receives, in the form of kube-apiserver. `request` names the object of an invalid one.
     pub(super) fn to_status(&self, request: Option<&Admission>) -> Status {
         let failure = |reason: &str, message: String| Status {
             status: Some("Failure".to_owned()),
@@ -89,16 +89,16 @@ impl Rejection {
                 });
                 let qualified = if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") };
                 let message = format!("{qualified} {name:?} is invalid: {errors}");
-                let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+                let non_empty = |text: &str| (!text.is_empty()).then(|| text.to_owned());
                 let cause = |error: &super::field_errors::ListedFieldError| StatusCause {
                     field: Some(error.field().to_owned()),
                     message: Some(error.body()),
                     reason: Some(error.reason().to_owned()),
                 };
                 let details = StatusDetails {
-                    group: some(group),
-                    kind: some(kind),
-                    name: some(name),
+                    group: non_empty(group),
+                    kind: non_empty(kind),
+                    name: non_empty(name),
                     causes: Some(errors.iter().map(cause).collect()),
                     ..StatusDetails::default()
                 };

@@ -206,7 +206,7 @@ impl Rule {
     }
 
     /// Returns whether both rules can share a path: they may differ only in their operations.
-    pub(super) fn joins(&self, other: &Self) -> bool {
+    pub(super) fn can_share_path_with(&self, other: &Self) -> bool {
         let parts = |rule: &Self| {
             (
                 (rule.failure_policy, rule.match_policy, rule.side_effects, rule.reinvocation),
@@ -219,13 +219,14 @@ impl Rule {
         (&self.kind, &self.subresource) == (&other.kind, &other.subresource) && parts(self) == parts(other)
     }
 
+    /// Timeout in whole seconds, within the bounds of the API server.
     pub(super) fn timeout_seconds(&self) -> i32 {
         let whole = self.timeout.as_secs() + u64::from(self.timeout.subsec_nanos() > 0);
         i32::try_from(whole.clamp(1, 30)).expect("at most 30")
     }
 }
 
-/// Whether a webhook may change objects.
+/// Phase of admission in which a webhook is called. Only mutating webhooks may change objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AdmissionPhase {
     Mutating,
@@ -233,6 +234,7 @@ pub(super) enum AdmissionPhase {
 }
 
 impl AdmissionPhase {
+    /// First word of the default path.
     pub(super) fn verb(self) -> &'static str {
         match self {
             Self::Mutating => "mutate",

@@ -69,10 +69,11 @@ pub trait Validator: StaticObject {
     }
 }
 
+/// Returns the handler of a mutating webhook that sets the defaults of `K`.
 pub(super) fn defaulter<K: Defaulter>() -> AdmitFn {
     Box::new(|cx| {
         Box::pin(async move {
-            // A deletion has no object to change, and the object of a connection is not a `K`.
+            // A deletion has no object to change. The object of a connection is its options, not a `K`.
             if !matches!(cx.operation(), Operation::Create | Operation::Update) {
                 return Ok(None);
             }
@@ -84,6 +85,7 @@ pub(super) fn defaulter<K: Defaulter>() -> AdmitFn {
     })
 }
 
+/// Returns the handler of a validating webhook that validates `K`.
 pub(super) fn validator<K: Validator>() -> AdmitFn {
     Box::new(|cx| {
         Box::pin(async move {
@@ -94,7 +96,7 @@ pub(super) fn validator<K: Validator>() -> AdmitFn {
                     new.validate_update(&old, &cx).await?;
                 }
                 Operation::Delete => cx.old_object::<K>()?.validate_delete(&cx).await?,
-                // As in Go: the object of a connection is not a `K`.
+                // Admitted, as in Go: the object of a connection is its options, not a `K`.
                 Operation::Connect => {}
             }
             Ok(None)

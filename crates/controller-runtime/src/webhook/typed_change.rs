@@ -48,35 +48,29 @@ fn apply_to_fields(
     changed
 }
 
-/// Applies the changes of a list. Each new element is compared with the element from which it was made: an equal one, or else one
-/// with the same `name`. For an element without a name in a list of unchanged length it is the one at the same place.
+/// Applies the changes of a list. Each new element is compared with its origin: an equal element, or else one
+/// with the same `name`. An element without a name, in a list of unchanged length, is compared with the element at its index.
 fn apply_to_elements(raw: &[Value], before: &[Value], after: &[Value]) -> Vec<Value> {
     let mut by_text: BTreeMap<String, Vec<usize>> = BTreeMap::new();
     let mut by_name: BTreeMap<&str, usize> = BTreeMap::new();
-    // In reverse order, so that of equal elements, and of those with one name, the first is found first.
-    for (place, element) in before.iter().enumerate().rev() {
-        by_text.entry(element.to_string()).or_default().push(place);
-        by_name.extend(name(element).map(|name| (name, place)));
+    // In reverse order: of equal elements the first is popped first, and of elements with one name the first remains in the map.
+    for (index, element) in before.iter().enumerate().rev() {
+        by_text.entry(element.to_string()).or_default().push(index);
+        by_name.extend(name(element).map(|name| (name, index)));
     }
-    let origin = |place: usize, element: &Value| {
+    let mut origin_of = |index: usize, element: &Value| {
         let equal = by_text.get_mut(&element.to_string()).and_then(Vec::pop);
         let same_name = || name(element).and_then(|name| by_name.get(name).copied());
-        let same_place = || (before.len() == after.len() && name(element).is_none()).then_some(place);
-        equal.or_else(same_name).or_else(same_place)
+        let same_index = || (before.len() == after.len() && name(element).is_none()).then_some(index);
+        equal.or_else(same_name).or_else(same_index)
     };
-    let origins: Vec<_> = after
-        .iter()
-        .enumerate()
-        .map({
-            let mut origin = origin;
-            move |(place, element)| origin(place, element)
-        })
-        .collect();
-    let made = |(element, origin): (&Value, Option<usize>)| match origin {
+    let origins: Vec<_> =
+        after.iter().enumerate().map(|(index, element)| origin_of(index, element)).collect();
+    let changed = |(element, origin): (&Value, Option<usize>)| match origin {
         Some(origin) => apply(&raw[origin], &before[origin], element),
         None => element.clone(),
     };
-    after.iter().zip(origins).map(made).collect()
+    after.iter().zip(origins).map(changed).collect()
 }
 
 fn name(element: &Value) -> Option<&str> {

@@ -39,6 +39,7 @@ impl Configurations {
     }
 }
 
+/// Converts an object of any type of Kubernetes to a dynamic one.
 fn manifest<K: Serialize>(object: &K) -> DynamicObject {
     let value = serde_json::to_value(object).expect("types of Kubernetes have a JSON form");
     serde_json::from_value(value).expect("an object with kind and metadata is a dynamic object")

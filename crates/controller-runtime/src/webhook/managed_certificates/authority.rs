@@ -42,7 +42,7 @@ pub(super) fn mint(
     now: UnixTime,
     validity: Duration,
 ) -> Result<Generation<Material>, BoxError> {
-    // Certificates have whole seconds.
+    // Times in certificates are whole seconds.
     let now = Duration::from_secs(now.as_secs());
     let (not_before, not_after) = (now.saturating_sub(SKEW), now + validity);
     let authority_key = KeyPair::generate()?;
@@ -50,11 +50,11 @@ pub(super) fn mint(
     let public = authority_key.public_key_raw();
     let id: String = public[public.len() - 16..].iter().map(|byte| format!("{byte:02x}")).collect();
     let mut authority = CertificateParams::default();
-    authority.distinguished_name = named(AUTHORITY, Some(&id));
+    authority.distinguished_name = distinguished_name(AUTHORITY, Some(&id));
     authority.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     authority.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyCertSign];
     let mut server = CertificateParams::new(names.iter().cloned().collect::<Vec<_>>())?;
-    server.distinguished_name = named("controller-runtime webhook server", None);
+    server.distinguished_name = distinguished_name("controller-runtime webhook server", None);
     server.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     server.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     server.use_authority_key_identifier_extension = true;
@@ -70,17 +70,17 @@ pub(super) fn mint(
     Ok(Generation { id, issued: now, not_after, names: names.clone(), material })
 }
 
-fn named(name: &str, unit: Option<&str>) -> DistinguishedName {
-    let mut named = DistinguishedName::new();
-    named.push(DnType::CommonName, name);
+fn distinguished_name(name: &str, unit: Option<&str>) -> DistinguishedName {
+    let mut subject = DistinguishedName::new();
+    subject.push(DnType::CommonName, name);
     // Authorities need different subjects, by which clients find the issuer of a certificate.
     if let Some(unit) = unit {
-        named.push(DnType::OrganizationalUnitName, unit);
+        subject.push(DnType::OrganizationalUnitName, unit);
     }
-    named
+    subject
 }
 
-/// Reads a generation from its certificates.
+/// Reads a generation from its certificates and key, and checks that they belong together.
 pub(super) fn read(id: &str, material: Material) -> Result<Generation<Material>, BoxError> {
     let authority = one_certificate(&material.authority)?;
     if !Authority::read(&authority)?.is_of_operator {

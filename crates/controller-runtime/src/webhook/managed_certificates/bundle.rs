@@ -97,7 +97,7 @@ mod tests {
         mint(&names, Duration::from_secs(day * DAY), Duration::from_secs(3 * DAY)).unwrap()
     }
 
-    /// Whether a bundle has the authority.
+    /// Returns whether a bundle has the authority of a generation.
     fn has(bundle: &[u8], generation: &Generation<Material>) -> bool {
         add_authorities(bundle, std::slice::from_ref(generation), Duration::ZERO).is_none()
     }
@@ -110,7 +110,7 @@ mod tests {
         let first = add_authorities(foreign.as_bytes(), &[old.clone(), other.clone()], at(102)).unwrap();
         assert_eq!(first.lacked, BTreeSet::from([old.id.clone(), other.id.clone()]));
         let count = CertificateDer::pem_slice_iter(&first.pem).count();
-        assert_eq!(count, 2, "the authority of no operator is removed");
+        assert_eq!(count, 2, "an authority that no operator has made is removed");
         let second = add_authorities(&first.pem, std::slice::from_ref(&new), at(103)).unwrap();
         assert_eq!(second.lacked, BTreeSet::from([new.id.clone()]));
         assert!([&old, &other, &new].iter().all(|generation| has(&second.pem, generation)));
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn garbage_is_replaced() {
+    fn a_bundle_without_certificates_is_replaced() {
         let new = generation(1);
         for bundle in ["", "nothing", "-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n"] {
             let change =

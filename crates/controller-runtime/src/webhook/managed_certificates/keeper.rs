@@ -1,4 +1,4 @@
-//! Shell of the rotation: requests, waits and watches.
+//! Carries out the steps of the rotation: sends its requests, waits, and watches for changes.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -147,7 +147,7 @@ impl Keeper {
                     }
                     Err(error) => {
                         failures += 1;
-                        self.note(&error);
+                        self.report_failure(&error);
                         Some(Instant::now() + backoff(failures))
                     }
                 };
@@ -171,6 +171,7 @@ impl Keeper {
         }
     }
 
+    /// Records a change that a watch or a registration has reported.
     fn changed(&mut self, change: ChangedObject) {
         match (&mut self.certificates, change) {
             (Some(certificates), ChangedObject::Secret) => certificates.rotation.secret_changed(),
@@ -236,6 +237,7 @@ impl Keeper {
         Ok(None)
     }
 
+    /// Applies the configurations of the registered webhooks.
     async fn apply(&mut self, now: Now) -> Result<(), BoxError> {
         let generations = self
             .certificates
@@ -250,11 +252,13 @@ impl Keeper {
         Ok(())
     }
 
+    /// Reads both clocks.
     fn now(&self) -> Now {
         let wall = u64::try_from(self.clock.now().as_second()).unwrap_or_default();
         Now { wall: Duration::from_secs(wall), moment: self.started.elapsed() }
     }
 
+    /// Sets the state for readiness. Notifies its receivers only if it differs from the current one.
     fn announce(&self, state: KeeperState) {
         self.state.send_if_modified(|current| {
             let is_new = *current != state;
@@ -263,8 +267,9 @@ impl Keeper {
         });
     }
 
-    /// Logs a failure, once while it stays the same, and shows it in readiness unless API servers trust the certificate.
-    fn note(&self, error: &BoxError) {
+    /// Counts and logs a failure, and shows it in readiness. It is logged as a warning when readiness changes, and at debug level otherwise:
+    /// while it stays the same, or while API servers trust the certificate, so that the operator stays ready.
+    fn report_failure(&self, error: &BoxError) {
         self.metrics.certificate_failed();
         let reason = text_with_causes(&**error);
         let is_trusted = self
@@ -304,10 +309,12 @@ impl Keeper {
 }
 
 impl SelfManaged {
+    /// Key of the Secret.
     fn key(&self) -> ObjectKey<Secret> {
         ObjectKey::new(&*self.options.namespace, &*self.options.secret)
     }
 
+    /// Reads the Secret.
     async fn read(&mut self, client: &Client, now: Now) -> Result<(), BoxError> {
         self.secret = client.get(&self.key()).await?;
         let secret = self.secret.clone().unwrap_or_default();
@@ -356,7 +363,8 @@ impl SelfManaged {
                 Ok(())
             }
             Err(error) if error.is_conflict() || error.is_already_exists() => Ok(()),
-            // It was deleted. A creation that finds nothing lacks the namespace, which another read of the Secret does not show.
+            // The Secret was deleted meanwhile, and is created after the next read. A creation that is answered with 404 is an error: its
+            // namespace does not exist, and another read of the Secret would not show that.
             Err(error) if error.is_not_found() && is_update => Ok(()),
             Err(error) => Err(error.into()),
         }
@@ -378,8 +386,8 @@ impl SelfManaged {
     }
 }
 
-/// Changes of the objects of a kind, or of one of them. When the watch ends, it starts again, and an item is returned
-/// for changes that it may have missed.
+/// Changes of the objects of a kind, or of one of them. When the watch ends, it starts again. Its first event reports the changes
+/// that it may have missed.
 fn changes(
     client: DynamicClient,
     namespace: Option<String>,

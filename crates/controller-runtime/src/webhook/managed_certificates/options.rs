@@ -22,8 +22,9 @@ const SHORTEST: Duration = Duration::from_secs(24 * 60 * 60);
 ///
 /// A Secret in the namespace of the Service contains an authority and a certificate. The first replica creates them; the other
 /// replicas use them. The operator adds the authority to the `caBundle` of every webhook configuration whose
-/// `clientConfig` names the Service, and of the CustomResourceDefinitions that it converts. If another
-/// program changes a `caBundle`, the operator restores it.
+/// `clientConfig` names the Service, and of the CustomResourceDefinitions that it converts. Of the webhook configurations, an operator
+/// that [applies](crate::webhook::WebhookOptions::apply_configurations) its own handles only these. If another program changes a
+/// `caBundle`, the operator restores it.
 ///
 /// After two thirds of the lifetime, one of the replicas adds a second authority with its certificate to the Secret and
 /// the `caBundle`s. Each replica changes to the new certificate when the authority has been in all `caBundle`s for the

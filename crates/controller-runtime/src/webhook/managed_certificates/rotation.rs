@@ -7,7 +7,7 @@
 //!
 //! | | a generation is |
 //! |---|---|
-//! | added to the Secret | made in memory, and written if the Secret still has the version that was read; unknown until a response or a read confirms it |
+//! | added to the Secret | made in memory, and written if the Secret still has the version that was read; not used until a response or a read confirms it |
 //! | published | known to be in the Secret; its authority is added to every `caBundle` |
 //! | served by a replica | known to have been in every `caBundle` for the propagation time, by the replica's own clock |
 //! | superseded | older than one that is served; its authority stays in the `caBundle`s, because another replica may still serve it |
@@ -18,7 +18,7 @@
 //! time: a replica that is cut off serves a certificate that clients trust for as long as it is valid.
 //!
 //! Waits use the replica's monotonic clock. Wall time is compared with the validity of certificates only. That begins [`SKEW`] before a
-//! certificate is made, and replicas stop to use a certificate [`SKEW`] before its end.
+//! certificate is made, and replicas stop using a certificate [`SKEW`] before its end.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -71,6 +71,7 @@ impl<M> Generation<M> {
         self.not_after - self.not_after.saturating_sub(self.issued) / 3
     }
 
+    /// Key in [`Rotation::known`], which orders generations by age.
     fn order(&self) -> (UnixTime, String) {
         (self.issued, self.id.clone())
     }
@@ -89,7 +90,7 @@ pub(super) enum RotationStep {
     Wait { until: ReplicaTime },
 }
 
-/// View of one replica.
+/// View that one replica has of the Secret and the `caBundle`s.
 #[derive(Debug)]
 pub(super) struct Rotation<M> {
     /// Time for which an authority has to be in every `caBundle` before its certificate is served.
@@ -210,15 +211,18 @@ impl<M: Clone> Rotation<M> {
             .is_some_and(|serving| self.is_usable(serving, now) && self.published.contains_key(&serving.id))
     }
 
+    /// Returns whether the generation's certificate is valid and has all DNS names.
     fn is_usable(&self, generation: &Generation<M>, now: Now) -> bool {
         generation.is_valid(now.wall) && generation.names.is_superset(&self.names)
     }
 
+    /// Returns whether a new generation must be made: no generation is usable, or the newest usable one is due for renewal.
     fn is_renewal_due(&self, now: Now) -> bool {
         let usable = self.known.values().rev().find(|generation| self.is_usable(generation, now));
         usable.is_none_or(|newest| now.wall >= newest.renewal())
     }
 
+    /// Drops generations that expired [`FORGET_AFTER`] ago, and the oldest ones beyond [`MOST_GENERATIONS`].
     fn forget(&mut self, now: Now) {
         self.known.retain(|_, generation| now.wall < generation.not_after + FORGET_AFTER);
         while self.known.len() > MOST_GENERATIONS {

@@ -1,4 +1,4 @@
-//! The Secret: generations as data, and back. Pure.
+//! Encodes generations as the data of the Secret, and decodes them. Pure, except for the log.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,6 +12,7 @@ use crate::error::BoxError;
 
 /// Key of all authorities together, for readers other than the operator.
 const BUNDLE: &str = "ca.crt";
+// Endings of the three keys of a generation, which begin with its ID.
 const AUTHORITY: &str = ".ca.crt";
 const CERTIFICATE: &str = ".tls.crt";
 const KEY: &str = ".tls.key";
@@ -49,7 +50,7 @@ pub(super) fn generations(secret: &Secret) -> Result<Vec<Generation<Material>>, 
             material.map(|((authority, certificate), key)| Material { authority, certificate, key });
         let generation =
             material.ok_or_else(|| "a key is missing".into()).and_then(|all| authority::read(id, all));
-        // The text of the error names no part of the key.
+        // The error contains no part of the private key, so that it can be logged.
         let invalid = |error: &BoxError| {
             let secret = secret.metadata.name.as_deref();
             tracing::warn!(
@@ -63,12 +64,12 @@ pub(super) fn generations(secret: &Secret) -> Result<Vec<Generation<Material>>, 
     Ok(ids.iter().filter_map(read).collect())
 }
 
-/// The generation that a key of the Secret belongs to.
+/// Returns the ID of the generation to which a key of the Secret with this ending belongs.
 fn id_in<'k>(key: &'k str, suffix: &str) -> Option<&'k str> {
     key.strip_suffix(suffix).filter(|id| id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
 
-/// The data that holds these generations.
+/// Encodes generations as the data of the Secret.
 pub(super) fn data(generations: &[Generation<Material>]) -> BTreeMap<String, ByteString> {
     let bytes = |text: &str| ByteString(text.as_bytes().to_vec());
     let bundle: String = generations.iter().map(|generation| &*generation.material.authority).collect();

@@ -15,14 +15,15 @@ use super::rotation::{Generation, Now, Rotation, RotationStep, SKEW, UnixTime};
 
 /// Lifetime of a certificate.
 const VALIDITY: Duration = Duration::from_secs(12 * 60 * 60);
-/// Time for an API server to see a changed `caBundle`.
+/// Longest time in seconds until an API server uses a changed `caBundle`. API servers call a new replica only after this time, too.
 const LAG: u64 = 20;
-/// Time that replicas wait for that; also the time until a new replica receives requests.
+/// Propagation time of the replicas in seconds: longer than [`LAG`].
 const PROPAGATION: u64 = 30;
 /// Seconds simulated: five rotations.
 const END: u64 = 48 * 60 * 60;
-/// Time between the last fault and the end.
+/// Seconds without faults before the end.
 const QUIET: u64 = 2 * 60 * 60;
+/// Number of `caBundle`s.
 const BUNDLES: usize = 3;
 /// Wall time at the start.
 const EPOCH: Duration = Duration::from_secs(1_800_000_000);
@@ -46,13 +47,13 @@ fn api_servers_trust_every_certificate_that_ready_replicas_show_them() {
 }
 
 #[test]
-fn replicas_that_do_not_wait_for_propagation_are_found_out() {
+fn replicas_that_do_not_wait_for_propagation_are_detected() {
     let rules = Rules { propagation: 0, ..Rules::default() };
     assert!(any_distrusted(rules), "the simulation would not notice a certificate that is served too early");
 }
 
 #[test]
-fn bundles_without_the_old_authority_are_found_out() {
+fn bundles_without_the_old_authority_are_detected() {
     let rules = Rules { keeps_old_authorities: false, ..Rules::default() };
     assert!(any_distrusted(rules), "the simulation would not notice an authority that is removed too early");
 }
@@ -61,7 +62,7 @@ fn any_distrusted(rules: Rules) -> bool {
     (0..50).any(|seed| World::new(seed, rules).play().distrusted.is_some())
 }
 
-/// Rules that a test breaks on purpose.
+/// Rules of the rotation, which a test breaks on purpose.
 #[derive(Clone, Copy)]
 struct Rules {
     propagation: u64,
@@ -149,7 +150,7 @@ impl World {
             }
             for index in 0..self.replicas.len() {
                 self.step(index);
-                self.ask(index);
+                self.call(index);
             }
         }
         self.outcome.all_ready = self.replicas.iter().all(|replica| replica.ready_since.is_some());
@@ -166,11 +167,12 @@ impl World {
         self.outcome.faults += 1;
         let index = self.rng.usize(..self.replicas.len());
         match self.rng.u8(..10) {
-            // A crash and a restart; a pause; a cut connection.
+            // A crash and a restart.
             0..=2 => {
                 self.replicas[index] = Replica::new(self.rules, &mut self.rng);
                 self.replicas[index].busy_until = self.second + self.rng.u64(..120);
             }
+            // A pause, or a cut connection.
             3..=5 => self.replicas[index].busy_until = self.second + self.rng.u64(..900),
             // Another replica starts, or one ends.
             6 if self.replicas.len() < 5 => self.replicas.push(Replica::new(self.rules, &mut self.rng)),
@@ -266,7 +268,7 @@ impl World {
         self.replicas[index].rotation.secret_changed();
     }
 
-    /// Adds authorities to one bundle, as one atomic change.
+    /// Adds authorities to the next bundle of a publication, as one atomic change.
     fn publish(&mut self, index: usize, ids: BTreeSet<String>, checked: usize, now: Now) {
         let newest = &self.bundles[checked].states.last().expect("a bundle has a state").1;
         let missing: BTreeSet<String> = ids.difference(newest).cloned().collect();
@@ -286,8 +288,8 @@ impl World {
         }
     }
 
-    /// An API server sends a request to a ready replica.
-    fn ask(&mut self, index: usize) {
+    /// Lets an API server call a ready replica, and checks that it trusts the certificate.
+    fn call(&mut self, index: usize) {
         if self.rng.u8(..20) > 0 {
             return;
         }
@@ -319,8 +321,8 @@ impl World {
 
 impl Replica {
     fn new(rules: Rules, rng: &mut Rng) -> Self {
-        // API servers have real time, so that the difference from a replica is within the bound.
-        let skew = i64::try_from(SKEW.as_secs() / 4).expect("an hour");
+        // API servers have real time, so that all differences between clocks are well within the bound.
+        let skew = i64::try_from(SKEW.as_secs() / 4).expect("a quarter of an hour");
         Self {
             rotation: Rotation::new(BTreeSet::new(), Duration::from_secs(rules.propagation)),
             skew: rng.i64(-skew..=skew),

@@ -35,7 +35,7 @@ pub(super) struct Targets {
     field_manager: Arc<str>,
 }
 
-/// Result of a pass over all objects.
+/// Result of [`Targets::publish`].
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Published {
     /// Generations with an authority that was missing in an object.
@@ -43,7 +43,7 @@ pub(super) struct Published {
     pub(super) writes: u64,
 }
 
-/// An object of the pass.
+/// An object whose `caBundle`s are to be kept up to date.
 struct TargetObject<'t> {
     client: &'t DynamicClient,
     object: DynamicObject,
@@ -90,7 +90,7 @@ impl Targets {
     }
 
     /// Applies the configurations of the registered webhooks, with the authorities of `generations` if there are any. Entries for the
-    /// Service that are not registered any more are removed.
+    /// Service that are not registered any more are removed. Returns the number of writes.
     pub(super) async fn apply(
         &self,
         generations: &[Generation<Material>],
@@ -181,7 +181,7 @@ impl Targets {
         Ok(1)
     }
 
-    /// Returns whether a configuration that was applied does not exist any more.
+    /// Returns whether a webhook configuration that was applied does not exist any more.
     pub(super) async fn is_any_missing(&self) -> Result<bool, ClientError> {
         let Some(service) = &self.apply else { return Ok(false) };
         let Configurations { mutating, validating, .. } = self.webhooks.configurations(service);
@@ -239,7 +239,8 @@ impl Targets {
         let mut targets = Vec::new();
         for client in [&self.mutating, &self.validating] {
             let objects = match &self.apply {
-                // The applied configuration has a known name; configurations from other sources may have any.
+                // The operator has rights on the configuration that it applies, by its name. Configurations from other sources may have any
+                // name, so all are searched for the Service.
                 Some(service) => {
                     let key = ObjectKey::<DynamicObject>::new((), service.configuration_name());
                     client.get(&key).await?.into_iter().collect()
@@ -281,6 +282,7 @@ impl Targets {
         bundle_at(entry, "/clientConfig")
     }
 
+    /// Returns whether a `clientConfig` names the Service.
     fn is_ours(&self, client_config: &Value) -> bool {
         let service = &client_config["service"];
         service["namespace"] == *self.namespace && service["name"] == *self.service

@@ -259,7 +259,7 @@ async fn bundle(client: &Client) -> Vec<u8> {
 
 /// Sends 10,000 requests to two replicas in two days, with a certificate that is replaced every 16 hours. Returns the replicas, or
 /// the first failure.
-async fn two_days(env: &Environment, propagation: Duration) -> Result<[Replica; 2], String> {
+async fn call_for_two_days(env: &Environment, propagation: Duration) -> Result<[Replica; 2], String> {
     let certificates = SelfManagedCertificates::new(&service())
         .valid_for(Duration::from_secs(86_400))
         .propagation(propagation);
@@ -299,7 +299,8 @@ async fn two_days(env: &Environment, propagation: Duration) -> Result<[Replica; 
 async fn ten_thousand_requests_across_rotations_and_restarts_are_answered() {
     let env = environment().await;
     // Longer than the time between two connections, after which the caller sees a changed bundle.
-    let replicas = two_days(&env, BETWEEN_CONNECTIONS + MINUTE).await.expect("each request is answered");
+    let replicas =
+        call_for_two_days(&env, BETWEEN_CONNECTIONS + MINUTE).await.expect("each request is answered");
     let expiry = "controller_runtime_webhook_certificate_expiry_timestamp_seconds{secret=\"system/hooks-certificates\"}";
     for replica in &replicas {
         assert!(replica.changes() >= 3, "one at the start, and two rotations: {}", replica.changes());
@@ -316,8 +317,10 @@ async fn ten_thousand_requests_across_rotations_and_restarts_are_answered() {
 
 #[tokio::test(start_paused = true)]
 async fn a_certificate_that_is_served_before_its_authority_has_propagated_fails_requests() {
-    let failure =
-        two_days(&environment().await, Duration::ZERO).await.err().expect("the caller sees bundles late");
+    let failure = call_for_two_days(&environment().await, Duration::ZERO)
+        .await
+        .err()
+        .expect("the caller sees bundles late");
     assert!(failure.contains("UnknownIssuer"), "{failure}");
 }
 
@@ -356,7 +359,7 @@ async fn ca_bundles_of_the_service_alone_are_filled_in_and_restored() {
     .await
     .unwrap();
 
-    // Another one that appears later.
+    // A configuration that is created later is filled in as well.
     let mut later = made;
     later.metadata.name = Some("later".to_owned());
     client.create(&later).await.unwrap();
@@ -377,7 +380,7 @@ async fn configurations_are_applied_and_follow_the_registrations() {
     let (metrics, set) = (Metrics::default(), Metrics::default());
     let webhooks = webhooks(&metrics);
     webhooks.register(vec![Registration::converter::<Cart, (v1::Cart,)>()]).unwrap();
-    let gone = webhooks.register(vec![]).unwrap();
+    let unused = webhooks.register(vec![]).unwrap();
     let replica = Replica::with(&env, None, true, webhooks.clone(), set);
     replica.ready().await;
     let names = async || {
@@ -396,11 +399,11 @@ async fn configurations_are_applied_and_follow_the_registrations() {
     );
     assert_eq!(definition.spec.names.plural, "carts", "nothing else is changed");
 
-    // Something else, such as cert-manager, sets the caBundle.
+    // Another program, such as cert-manager, sets the caBundle.
     let key = ObjectKey::<ValidatingWebhookConfiguration>::new((), "system-hooks");
     let bundle_set = json!([{ "op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": "UEVN" }]);
     client.patch(&key, Patch::json(&bundle_set)).field_manager("cert-manager").await.unwrap();
-    webhooks.unregister(gone);
+    webhooks.unregister(unused);
     let rule = Rule::of::<Secret>().path("/check-secrets");
     webhooks.validating(rule, async |_| Ok(())).unwrap();
     let both = ["check-config.configmaps.core", "check-secrets.secrets.core"];
@@ -438,7 +441,7 @@ async fn configurations_are_applied_and_follow_the_registrations() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_secret_of_something_else_is_not_overwritten() {
+async fn a_secret_of_another_program_is_not_overwritten() {
     let env = environment().await;
     let client = client(&env);
     let mut secret = Secret::default();

@@ -65,7 +65,7 @@ async fn large_reviews_are_converted_one_after_another_and_small_ones_meanwhile(
 async fn a_conversion_keeps_fields_that_the_types_do_not_know() {
     let given = cart("v1", "a", "{item: tea, note: fragile, empty: '', urgent: true}");
     let answer = convert("example.com/v2", &[given]).await;
-    // `urgent` of v2 is known there, and v1 has no such field.
+    // Neither version knows `note`, so it is copied. `empty` has no value, and `urgent` is a field of v2, which the converter sets.
     assert_eq!(answer["convertedObjects"][0]["spec"], yaml("{items: [tea], note: fragile, urgent: null}"));
 }
 

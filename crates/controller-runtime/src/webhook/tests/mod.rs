@@ -54,7 +54,7 @@ mod v3 {
 impl From<v1::Cart> for v2::Cart {
     fn from(v1: v1::Cart) -> Self {
         let mut metadata = v1.metadata;
-        // A mistake, which must not reach the API server.
+        // A mistake of this converter. The answer must have the `uid` of the given object nevertheless.
         metadata.uid = None;
         metadata.labels.get_or_insert_default().insert("from".into(), "v1".into());
         Self { metadata, spec: v2::CartSpec { items: vec![v1.spec.item], urgent: None } }
