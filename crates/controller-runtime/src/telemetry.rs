@@ -24,9 +24,9 @@
 //!
 //! | Attribute | Meaning |
 //! |---|---|
-//! | a link | to the span of the previous run of the same request, unless that run succeeded and asked for no other. The links lead from the tenth attempt to the first. |
+//! | a link | to the span of the previous run of the same request, unless that run succeeded without requeueing the request. The links lead from the tenth attempt to the first. |
 //! | `causes` | the events that led to the run, as in [`Context::causes`](crate::Context::causes); for a run without events `a retry`, `requested by the previous run`, or `initial list, resync or source` |
-//! | `waitedSeconds` | time since the first of these events or, without an event, since the end of the run that asked for this one. Absent if there was neither. |
+//! | `waitedSeconds` | time since the first of these events or, without an event, since the end of the run that requeued the request. Absent if there was neither. |
 //!
 //! [`Manager::explain`](crate::Manager::explain) names the traces of the last runs of a request ([`Run::span`]). Links and
 //! trace names exist only for runs that are exported: runs dropped by the sampler have neither.

@@ -191,7 +191,7 @@ async fn a_conflict_is_logged_as_an_error_from_the_ninth_attempt_on() {
     assert!(logged[1].contains("while renewing: "), "{}", logged[1]);
 }
 
-/// Rows 5, 6 and 7 of the table of outcomes, and a failure that asks for a delay.
+/// Rows 5, 6 and 7 of the table of outcomes, and a failure with a delay of its own.
 #[tokio::test(start_paused = true)]
 async fn requeues_are_logged_with_their_delays() {
     let (env, manager) = start().await;

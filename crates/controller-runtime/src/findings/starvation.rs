@@ -1,4 +1,4 @@
-//! Finding `starved`: requests that are in line for long behind those of another flow. Pure.
+//! Finding `starved`: requests that are queued for long behind those of another flow. Pure.
 
 use std::collections::BTreeMap;
 
@@ -10,12 +10,12 @@ use super::{
     text::{Count, Span},
 };
 
-/// Shortest time in line that is reported.
+/// Shortest time in the queue that is reported.
 pub(crate) const LONG: Duration = Duration::from_secs(30);
 /// Number of flows that are counted separately; all others are counted as one.
 const FLOWS: usize = 1024;
 
-/// Requests of a controller by flow: in line, and being reconciled.
+/// Requests of a controller by flow: queued, and being reconciled.
 #[derive(Debug, Default)]
 pub(crate) struct Flows {
     flows: BTreeMap<String, Flow>,
@@ -24,12 +24,13 @@ pub(crate) struct Flows {
 #[derive(Debug, Default)]
 struct Flow {
     running: usize,
-    in_line: usize,
-    /// The request that is in line for the longest time.
+    queued: usize,
+    /// The request that has been queued for the longest time.
     oldest: Option<(Instant, String)>,
 }
 
 impl Flows {
+    /// The flow of this name, or the common one if there are too many flows.
     fn flow(&mut self, name: &str) -> &mut Flow {
         let name = if self.flows.len() < FLOWS || self.flows.contains_key(name) { name } else { "others" };
         self.flows.entry(name.to_owned()).or_default()
@@ -39,10 +40,10 @@ impl Flows {
         self.flow(flow).running += 1;
     }
 
-    /// Adds a request in line, given by its `Debug` form.
-    pub(crate) fn add_in_line(&mut self, flow: &str, request: impl FnOnce() -> String, since: Instant) {
+    /// Adds a queued request, given by its `Debug` form.
+    pub(crate) fn add_queued(&mut self, flow: &str, request: impl FnOnce() -> String, since: Instant) {
         let flow = self.flow(flow);
-        flow.in_line += 1;
+        flow.queued += 1;
         if flow.oldest.as_ref().is_none_or(|(oldest, _)| since < *oldest) {
             flow.oldest = Some((since, request()));
         }
@@ -56,10 +57,10 @@ impl Flows {
         now: Instant,
         clock: Clock,
     ) -> Option<Finding> {
-        let (busy, flow) = self.flows.iter().max_by_key(|(_, flow)| (flow.running, flow.in_line))?;
-        // The busy flow occupies most workers, and most requests in line belong to it.
-        let in_line: usize = self.flows.values().map(|flow| flow.in_line).sum();
-        if flow.running * 4 < workers * 3 || flow.in_line * 2 < in_line {
+        let (busy, flow) = self.flows.iter().max_by_key(|(_, flow)| (flow.running, flow.queued))?;
+        // Reported only if the busy flow occupies three quarters of the workers, and half of the queued requests belong to it.
+        let queued: usize = self.flows.values().map(|flow| flow.queued).sum();
+        if flow.running * 4 < workers * 3 || flow.queued * 2 < queued {
             return None;
         }
         let others =
@@ -69,7 +70,7 @@ impl Flows {
         if waits < LONG {
             return None;
         }
-        let ahead = u64::try_from(flow.in_line).unwrap_or(u64::MAX);
+        let ahead = u64::try_from(flow.queued).unwrap_or(u64::MAX);
         Some(Finding {
             id: FindingId::Starved,
             severity: Severity::Warning,
@@ -94,17 +95,12 @@ impl Flows {
 mod tests {
     use super::*;
 
-    fn flows(running: usize, in_line: usize, start: Instant) -> Flows {
+    fn flows(running: usize, queued: usize, start: Instant) -> Flows {
         let mut flows = Flows::default();
         (0..running).for_each(|_| flows.add_running("shop"));
-        (0..in_line)
-            .for_each(|number| flows.add_in_line("shop", || format!("Guestbook shop/{number}"), start));
+        (0..queued).for_each(|number| flows.add_queued("shop", || format!("Guestbook shop/{number}"), start));
         for (name, after) in [("b", 12), ("a", 2)] {
-            flows.add_in_line(
-                "blog",
-                || format!("Guestbook blog/{name}"),
-                start + Duration::from_secs(after),
-            );
+            flows.add_queued("blog", || format!("Guestbook blog/{name}"), start + Duration::from_secs(after));
         }
         flows
     }
@@ -127,6 +123,6 @@ mod tests {
             )
         );
         assert_eq!(check(&flows(5, 9412, start), 50), None, "others have their turns");
-        assert_eq!(check(&flows(8, 1, start), 50), None, "few are before it");
+        assert_eq!(check(&flows(8, 1, start), 50), None, "few are queued before it");
     }
 }

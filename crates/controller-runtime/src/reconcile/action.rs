@@ -53,7 +53,7 @@ impl Action {
         if delay.is_zero() { Self::requeue() } else { Self::next(NextRun::RequeueAfter(delay)) }
     }
 
-    /// Sets the priority of the next run that this action asks for. Default: the priority of the run that ends, but at least
+    /// Sets the priority with which the request is requeued. Default: the priority of the run that ends, but at least
     /// [`Priority::Normal`]. Has no effect on [`Action::done`], or if the controller has no
     /// [priority queue](crate::controller::ControllerOptions::use_priority_queue).
     pub const fn with_priority(mut self, priority: Priority) -> Self {

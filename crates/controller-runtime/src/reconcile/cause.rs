@@ -78,12 +78,12 @@ pub struct Causes {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub enum WithoutEvent {
-    /// The object was in the initial list, was delivered again by a resync, or a source asked for the run without an event.
+    /// The object was in the initial list, was delivered again by a resync, or a source enqueued the request without an event.
     #[default]
     Listed,
     /// The previous run failed.
     Retry,
-    /// The previous run requested another one ([`Action::requeue`](crate::Action::requeue),
+    /// The previous run requeued the request ([`Action::requeue`](crate::Action::requeue),
     /// [`Action::requeue_after`](crate::Action::requeue_after)).
     Requested,
 }

@@ -20,7 +20,7 @@ use crate::{
 pub struct Enqueue<'a, R: Request> {
     queue: &'a Queue<R>,
     class: Class,
-    /// Called with a request before it is added; returns whether the event is urgent for it.
+    /// Records the cause of a request before the request is added. Returns whether the event is urgent for it.
     note: Option<&'a dyn Fn(&R) -> bool>,
     /// Receives the error of a handler that could not handle the event.
     failure: Option<&'a Cell<Option<EventFailure>>>,
@@ -47,6 +47,7 @@ impl EventFailure {
         }
     }
 
+    /// Returns whether the event is delivered again although its object has not changed.
     pub(crate) fn is_worth_a_retry(&self) -> bool {
         matches!(self, Self::Panicked(_) | Self::Failed(_))
     }
@@ -123,9 +124,9 @@ impl<'a, R: Request> Enqueue<'a, R> {
         self.report(EventFailure::Failed(text_with_causes(&*error)));
     }
 
-    fn report(&self, why: EventFailure) {
+    fn report(&self, reported: EventFailure) {
         if let Some(failure) = self.failure {
-            failure.set(Some(why));
+            failure.set(Some(reported));
         }
     }
 

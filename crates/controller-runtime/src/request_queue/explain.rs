@@ -27,7 +27,7 @@ pub struct Explanation {
     pub request: String,
     /// Its state in the queue.
     pub state: RequestState,
-    /// Number of runs since the last success that failed, or asked to run again with back-off.
+    /// Number of runs since the last success that failed, or requeued the request with back-off.
     pub attempt: u32,
     /// Causes of its next run.
     pub causes: Causes,
@@ -69,7 +69,7 @@ pub enum RequestState {
     /// Being reconciled.
     #[serde(rename_all = "camelCase")]
     Running {
-        /// Whether another run was requested meanwhile.
+        /// Whether the request was enqueued again meanwhile, so that another run follows.
         again: bool,
     },
 }
@@ -79,8 +79,8 @@ pub enum RequestState {
 #[non_exhaustive]
 #[serde(rename_all = "camelCase")]
 pub enum DelayReason {
-    /// A reconcile asked to run again after a time ([`Action::requeue_after`](crate::Action::requeue_after),
-    /// [`Error::retry_after`](crate::ReconcileError::retry_after)), or a handler asked for a delay.
+    /// A reconcile requeued the request with a delay ([`Action::requeue_after`](crate::Action::requeue_after),
+    /// [`Error::retry_after`](crate::ReconcileError::retry_after)), or a handler enqueued it with one.
     Delay,
     /// The rate limiter set the delay, after failures or [`Action::requeue`](crate::Action::requeue).
     RateLimiter,
@@ -126,7 +126,7 @@ impl From<Reason> for DelayReason {
 }
 
 impl Explanation {
-    /// Explains a request that was never enqueued because the events of the object of its name have failed.
+    /// Explains a request that was never enqueued, because the events of the object with its name have failed.
     pub(crate) fn of_failed_events(controller: &str, request: &str, failed_events: Vec<FailedEvent>) -> Self {
         Self {
             controller: controller.to_owned(),

@@ -33,8 +33,8 @@ pub struct Run {
     /// Time that it took; in JSON in seconds.
     #[serde(serialize_with = "seconds")]
     pub took: Duration,
-    /// Attempt number ([`Context::attempt`](crate::Context::attempt)): earlier runs since the last success that failed or asked to
-    /// run again with back-off.
+    /// Attempt number ([`Context::attempt`](crate::Context::attempt)): earlier runs since the last success that failed or
+    /// requeued the request with back-off.
     pub attempt: u32,
     /// Events that led to it.
     pub causes: Causes,
@@ -69,9 +69,9 @@ fn is_zero(count: &u32) -> bool {
 pub enum RunResult {
     /// The request is done until the next event.
     Done,
-    /// The reconcile asked to run again, with back-off.
+    /// The reconcile requeued the request with back-off ([`Action::requeue`](crate::Action::requeue)).
     Requeued,
-    /// The reconcile asked to run again after this time.
+    /// The reconcile requeued the request with this delay ([`Action::requeue_after`](crate::Action::requeue_after)).
     RequeuedAfter(#[serde(serialize_with = "seconds")] Duration),
     /// The reconcile failed, and is retried.
     Failed(String),
@@ -100,7 +100,7 @@ impl RunResult {
     }
 
     /// Returns the reason for a run without events, from its attempt number and the result of the previous run, if that is stored.
-    pub(crate) fn leads_to(before: Option<&Self>, attempt: u32) -> WithoutEvent {
+    pub(crate) fn reason_without_event(before: Option<&Self>, attempt: u32) -> WithoutEvent {
         match before {
             Some(Self::Failed(_) | Self::Panicked(_) | Self::TimedOut) => WithoutEvent::Retry,
             Some(Self::Requeued | Self::RequeuedAfter(_)) => WithoutEvent::Requested,
@@ -157,7 +157,7 @@ struct RequestSlot<R> {
     has_failed: bool,
     /// The runs that its own writes caused.
     chain: Option<Box<Chain>>,
-    /// Its neighbours in its order.
+    /// Its neighbours in `failed` or `settled` of the history: the request that ran before it, and the one that ran after it.
     before: Option<u32>,
     after: Option<u32>,
 }
@@ -169,7 +169,7 @@ struct Order {
     latest: Option<u32>,
 }
 
-/// Runs that are no longer stored.
+/// Runs that are no longer stored. The fields are never read: they carry the memory out of the lock, where it is freed.
 #[derive(Debug)]
 pub(crate) struct Forgotten {
     _first: Option<Run>,
@@ -261,6 +261,7 @@ impl<R: Request> History<R> {
         self.slots_of(&self.failed).map(|slot| &slot.request)
     }
 
+    /// Slots of an order, the oldest first.
     fn slots_of(&self, order: &Order) -> impl Iterator<Item = &RequestSlot<R>> {
         let slot = |place: u32| &self.slots[place as usize];
         std::iter::successors(order.oldest.map(slot), move |last| last.after.map(slot))
@@ -400,7 +401,8 @@ mod tests {
 
     #[test]
     fn a_run_without_an_event_follows_from_the_run_before() {
-        let after = |before: Option<RunResult>, attempt| RunResult::leads_to(before.as_ref(), attempt);
+        let after =
+            |before: Option<RunResult>, attempt| RunResult::reason_without_event(before.as_ref(), attempt);
         let requeued_after = RunResult::RequeuedAfter(Duration::from_secs(60));
         assert_eq!(after(Some(RunResult::TimedOut), 0), WithoutEvent::Retry);
         assert_eq!(after(Some(requeued_after), 0), WithoutEvent::Requested);

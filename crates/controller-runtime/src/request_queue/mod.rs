@@ -142,6 +142,7 @@ impl<R: Request> RequestQueue<R> {
         }
     }
 
+    /// Calls `handle` for an event that has passed the filters.
     fn pass<K: Object>(
         &self,
         source: &Arc<str>,
@@ -150,14 +151,14 @@ impl<R: Request> RequestQueue<R> {
         handle: impl FnOnce(&Enqueue<'_, R>),
     ) {
         // Initial lists and resyncs report no change: they are no causes, and events of real changes go first.
-        let Some(change) = change(event) else {
+        let Some(change) = change_type(event) else {
             return handle(&self.enqueue(Class::Low).reporting_to(failure));
         };
         let note = |request: &R| {
             let is_own = is_about(request, event);
-            // A request for the object itself has its name already.
+            // The request of the object itself contains the object's name already.
             let object = (!is_own).then(|| Arc::from(event.meta().to_string()));
-            self.expect(request, Cause { change, source: Arc::clone(source), object });
+            self.record_cause(request, Cause { change, source: Arc::clone(source), object });
             is_own && is_urgent(event)
         };
         handle(&self.enqueue(Class::AsSet).noted_by(&note).reporting_to(failure));
@@ -166,13 +167,13 @@ impl<R: Request> RequestQueue<R> {
     /// Enqueues a request on behalf of `source`.
     pub(crate) fn add(&self, source: &Arc<str>, request: R, how: AddOptions) {
         let cause = Cause { change: ChangeType::Generic, source: Arc::clone(source), object: None };
-        self.expect(&request, cause);
+        self.record_cause(&request, cause);
         self.enqueue(Class::AsSet).add_with(request, how);
     }
 
     /// Records an event as a cause of the next run.
-    fn expect(&self, request: &R, cause: Cause) {
-        self.tracker.expect(request, cause, self.redelivery);
+    fn record_cause(&self, request: &R, cause: Cause) {
+        self.tracker.record_cause(request, cause, self.redelivery);
     }
 
     /// Enqueues a request again on behalf of its last run.
@@ -192,6 +193,7 @@ impl<R: Request> RequestQueue<R> {
         }
     }
 
+    /// Access to the queue. The class has an effect only if the queue has priorities.
     fn enqueue(&self, class: Class) -> Enqueue<'_, R> {
         Enqueue::to(&self.queue).in_class(match self.order {
             QueueOrder::ByPriority => class,
@@ -230,7 +232,7 @@ impl<R: Request> Clone for RequestQueue<R> {
 }
 
 /// Type of the event; `None` for initial lists and resyncs, which report no change.
-fn change<K: Object>(event: &Event<K>) -> Option<ChangeType> {
+fn change_type<K: Object>(event: &Event<K>) -> Option<ChangeType> {
     match event {
         Event::Create { in_initial_list: true, .. } => None,
         Event::Update { old, new } if old.meta().resource_version() == new.meta().resource_version() => None,

@@ -26,7 +26,7 @@ pub(crate) fn near(wanted: &str, known: impl Iterator<Item = String>) -> Vec<Str
     best.into_iter().map(|(_, request)| request).collect()
 }
 
-/// Distance between the two, if they resemble each other.
+/// Distance between two requests in edited letters, with 0 for equal names; `None` if they do not resemble each other.
 fn distance(wanted: &str, known: &str) -> Option<usize> {
     let (wanted, known) = (wanted.to_lowercase(), known.to_lowercase());
     let name_of = |text: &str| text.rsplit('/').next().unwrap_or_default().to_owned();

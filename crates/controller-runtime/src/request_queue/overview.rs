@@ -228,7 +228,7 @@ impl<R: Request> RequestQueue<R> {
             match seen.state {
                 KeyState::Processing { .. } => flows.add_running(&flow()),
                 KeyState::Ready { since: Some(since) } => {
-                    flows.add_in_line(&flow(), || format!("{:?}", seen.key), since);
+                    flows.add_queued(&flow(), || format!("{:?}", seen.key), since);
                 }
                 _ => {}
             }

@@ -90,7 +90,7 @@ pub(crate) struct RequestFilter {
 }
 
 impl RequestFilter {
-    /// Returns whether a request in this state waits because of the rule, if there is one.
+    /// Returns whether a request in this state waits because of the rule. Without a rule every state is accepted.
     fn has_rule_of(&self, state: Option<KeyState>) -> bool {
         let waits_by = |rule| matches!(state, Some(KeyState::Waiting(waiting)) if DelayReason::from(waiting.why) == rule);
         self.rule.is_none_or(waits_by)
@@ -242,7 +242,7 @@ impl<R: Request> RequestQueue<R> {
 
     async fn list_queue(&self, filter: &RequestFilter) -> RequestPage {
         let (mut items, mut pace) = (Vec::new(), Pace::begin());
-        // From the last page on, so that keys that move to a lower one are not missed.
+        // Begins with the last page and continues with lower ones, so that keys that move to a lower page are not missed.
         let last = self.queue.snapshot_pages().saturating_sub(1);
         let start = filter.after.unwrap_or(Cursor { page: last, seen: 0 });
         // If the queue has shrunk below the cursor's page, all keys of the last page are left.

@@ -46,7 +46,7 @@ pub(crate) struct Beginning {
     pub(crate) since: Option<Instant>,
     /// Error of the previous run, if that run failed.
     pub(crate) last_error: Option<String>,
-    /// The previous run, unless it succeeded and asked for no other.
+    /// The previous run, unless it succeeded without requeueing the request.
     #[cfg(feature = "opentelemetry")]
     pub(crate) before: Option<crate::telemetry::Before>,
 }
@@ -56,6 +56,7 @@ pub(crate) struct Beginning {
 pub(crate) enum Redelivery {
     /// The source delivers all events again in its next run.
     NextRun,
+    /// The source does not deliver its events again.
     Never,
 }
 
@@ -68,7 +69,7 @@ impl<R> Default for Tracker<R> {
 impl<R: Request> Tracker<R> {
     /// Records an event as a cause of the next run, and whether its source will deliver it again. Must be called before the
     /// request is added to the queue: otherwise the run may begin before its cause is recorded.
-    pub(crate) fn expect(&self, request: &R, cause: Cause, redelivery: Redelivery) {
+    pub(crate) fn record_cause(&self, request: &R, cause: Cause, redelivery: Redelivery) {
         let pending = &mut self.0.lock().pending;
         match pending.get_mut(request) {
             Some(known) => {
@@ -84,7 +85,7 @@ impl<R: Request> Tracker<R> {
         }
     }
 
-    /// Forgets the events of a request if their sources will deliver all of them again. Returns whether that is so.
+    /// Forgets the events of a request if their sources will deliver all of them again. Returns whether they will.
     pub(crate) fn forget_repeatable(&self, request: &R) -> bool {
         let mut inner = self.0.lock();
         let is_repeatable = inner.pending.get(request).is_none_or(|pending| !pending.only_once);
@@ -98,7 +99,7 @@ impl<R: Request> Tracker<R> {
         let pending = inner.take_pending(request);
         let last = inner.history.last(request);
         let last_error = last.and_then(|run| run.result.error().map(str::to_owned));
-        let without_event = RunResult::leads_to(last.map(|run| &run.result), attempt);
+        let without_event = RunResult::reason_without_event(last.map(|run| &run.result), attempt);
         #[cfg(feature = "opentelemetry")]
         let before = last
             .filter(|run| run.result != RunResult::Done)
@@ -202,7 +203,7 @@ impl<R: Request> Tracker<R> {
     }
 }
 
-/// Number of pending requests for which memory is kept when they have run.
+/// Number of pending requests for which memory stays allocated after they have run.
 const KEPT: usize = 1024;
 
 impl<R: Request> TrackedRequests<R> {
@@ -248,7 +249,7 @@ mod tests {
         let requests = RequestQueue::of(Queue::default());
         TRACKER.set(Some(Arc::clone(&requests.tracker)));
         let cause = Cause { change: ChangeType::Updated, source: Arc::from("x"), object: None };
-        requests.tracker.expect(&Nosy("expected"), cause, Redelivery::NextRun);
+        requests.tracker.record_cause(&Nosy("expected"), cause, Redelivery::NextRun);
         let run = Run {
             ended: Timestamp::UNIX_EPOCH,
             took: Duration::ZERO,
@@ -273,7 +274,7 @@ mod tests {
         let tracker = Tracker::default();
         let cause = Cause { change: ChangeType::Updated, source: Arc::from("x"), object: None };
         for request in 0..1_000_000_u32 {
-            tracker.expect(&request, cause.clone(), Redelivery::NextRun);
+            tracker.record_cause(&request, cause.clone(), Redelivery::NextRun);
         }
         let capacity = || tracker.0.lock().pending.capacity();
         assert!(capacity() >= 1_000_000);

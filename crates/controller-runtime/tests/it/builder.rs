@@ -203,7 +203,7 @@ async fn a_custom_queue_has_the_name_and_metrics_of_its_controller() {
     );
 }
 
-/// In Go a request of the initial list that asks to be requeued stays behind all others.
+/// In Go a request of the initial list that is requeued stays behind all others.
 #[tokio::test(start_paused = true)]
 async fn initial_objects_run_behind_events_but_not_for_ever() {
     for classes in [true, false] {

@@ -1,4 +1,4 @@
-//! A phase ends with a requeue that only the memory of the process holds: after a restart, nothing asks for it again.
+//! A phase ends with a requeue that only the memory of the process holds: after a restart, nothing requeues the request.
 
 use controller_runtime::predicate::GenerationChanged;
 
