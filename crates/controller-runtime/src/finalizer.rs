@@ -144,6 +144,7 @@ impl<K: Object> Finalizers<K> {
         self.finalize_by(client, object).await
     }
 
+    /// Finalizes with a client for kinds known at compile time or at run time.
     async fn finalize_by<'o>(
         &self,
         client: &impl ObjectRequests<K>,
@@ -167,7 +168,7 @@ impl<K: Object> Finalizers<K> {
                     Ok(Some(stored)) => current = stored,
                     Ok(None) => return Ok(Finalized::CleanedUp), // the object does not exist any more
                     Err(error) if failed.is_empty() => return Err(error.into()),
-                    // The failures of the finalizers before are reported too. The others run in the next reconcile.
+                    // Reported together with the failures of earlier finalizers. The later finalizers run in the next reconcile.
                     Err(error) => {
                         failed.push((name.clone(), error.to_string()));
                         break;

@@ -10,7 +10,7 @@ use super::{
 
 /// Shortest delay that is reported.
 const LONG: Duration = Duration::from_secs(300);
-/// Largest part of an error message in a finding.
+/// Largest number of bytes of an error message in a finding.
 const LONGEST: usize = 256;
 
 /// A request in back-off.
@@ -23,10 +23,12 @@ pub(crate) struct BackOff<'b> {
     pub(crate) error: String,
     /// Time of the last failure.
     pub(crate) last: Timestamp,
+    /// Time of the next run.
     pub(crate) until: Timestamp,
 }
 
 impl BackOff<'_> {
+    /// The finding, if the back-off is long.
     pub(crate) fn finding(&self, now: Timestamp) -> Option<Finding> {
         let Self { controller, request, failures, error, last, until } = self;
         let delay = Duration::try_from(until.duration_since(*last)).unwrap_or_default();

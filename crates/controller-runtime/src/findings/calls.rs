@@ -1,4 +1,4 @@
-//! Numbers of the client's calls: how many there were, how they ended, and how long they took. Pure.
+//! Statistics of the client's calls by verb: their number, errors and durations. Pure.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::{metrics::Quantiles, rights::Verb};
 
-/// Number of stored durations of each verb: those of its latest calls.
+/// Number of durations stored for each verb: those of its latest calls.
 const KEPT: usize = 256;
 
 /// Key among the errors for calls without an answer.
@@ -24,6 +24,7 @@ struct CallsOfVerb {
     count: u64,
     /// Failed calls by the code of the answer; `None` without one.
     errors: BTreeMap<Option<u16>, u64>,
+    /// Durations of the latest calls.
     took: VecDeque<Duration>,
 }
 

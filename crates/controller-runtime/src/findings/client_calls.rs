@@ -49,8 +49,9 @@ impl ClientFindings {
     }
 }
 
-/// Whether the error shows that the operator has the right: the API server authorizes a request before it looks up objects and validates.
-/// Before that it may refuse a request without valid credentials (401), or one of too many (429).
+/// Returns whether an error shows that the operator has the right: the API server authorizes a request before it looks up objects and
+/// validates them. Codes that it may answer before the authorization, such as 401 without valid credentials and 429 with too many
+/// requests, show nothing.
 fn proves_right(error: &ClientError) -> bool {
     error.status().is_some_and(|status| matches!(status.code, 400 | 404 | 409 | 410 | 422))
 }

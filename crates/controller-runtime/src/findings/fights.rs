@@ -20,9 +20,10 @@ use super::{
 };
 use crate::client::{Call, WrittenObject};
 
-/// Number of objects in each of two generations: at least so many of the objects that were written last are tracked.
+/// Largest number of objects in each of the two generations. So at least so many objects are tracked if all were written within
+/// [`WINDOW`]: those that were written last.
 const TRACKED: usize = 256;
-/// Longest managed fields that are stored.
+/// Largest number of bytes of managed fields that are stored.
 const LONGEST: usize = 4096;
 /// Largest number of fields with stored turns, for each object.
 const CONTESTED: usize = 8;
@@ -36,8 +37,8 @@ const WINDOW: Duration = Duration::from_secs(600);
 /// Objects that this operator has written lately, and fields of them that another manager took.
 #[derive(Debug, Default)]
 pub(super) struct Fights {
-    /// Objects by UID. When `young` is full, or a fight cannot go on any more that began before it, it becomes `old`, and the objects that
-    /// were in `old` are dropped.
+    /// Objects by UID. A write moves its object to `young`. When `young` is full or began [`WINDOW`] ago, it becomes `old`, and the objects
+    /// that were in `old` are dropped: to bound the memory, or because a fight of an object that was not written for so long is over.
     young: BTreeMap<String, Tracked>,
     old: BTreeMap<String, Tracked>,
     /// Time at which `young` began.
@@ -80,6 +81,7 @@ impl Fights {
         self.young.contains_key(uid) || self.old.contains_key(uid)
     }
 
+    /// The tracked object with this UID.
     fn find(&mut self, uid: &str) -> Option<&mut Tracked> {
         match self.young.get_mut(uid) {
             Some(tracked) => Some(tracked),
@@ -124,7 +126,7 @@ impl Fights {
         self.young.insert(object.uid.to_string(), tracked);
     }
 
-    /// Begins a generation if it is time. An object that was not written in two of them is forgotten.
+    /// Begins a new generation if the young one is full or old enough. An object that was not written in two generations is forgotten.
     fn age(&mut self, now: Instant) {
         let began = *self.began.get_or_insert(now);
         if self.young.len() >= TRACKED || now >= began + WINDOW {
@@ -144,8 +146,7 @@ impl Fights {
         }
     }
 
-    /// Drops the state of a deleted object. Without it, an operator that creates and deletes objects would hold the last ones until as many
-    /// others are written.
+    /// Drops the state of a deleted object. Otherwise it would stay until two generations have passed.
     pub(super) fn forget(&mut self, uid: &str) {
         self.young.remove(uid);
         self.old.remove(uid);
@@ -186,7 +187,7 @@ impl Tracked {
             let Some(other) = manager_of(&entries, field, &self.manager) else { continue };
             let value = value.get_or_insert_with(|| parsed(object));
             let known = self.contested.iter().position(|contested| contested.field == *field);
-            let place = known.unwrap_or_else(|| {
+            let index = known.unwrap_or_else(|| {
                 if self.contested.len() == CONTESTED {
                     self.contested.remove(0);
                 }
@@ -195,7 +196,7 @@ impl Tracked {
                 self.contested.push(Contested { field: field.clone(), turns: [first].into() });
                 self.contested.len() - 1
             });
-            self.contested[place].turn(other, value, now);
+            self.contested[index].turn(other, value, now);
         }
     }
 
@@ -210,16 +211,16 @@ impl Tracked {
         for turn in turns {
             *writers.entry(&turn.manager).or_default() += 1;
         }
-        // Its own name comes first in the text.
+        // This operator comes first in the text.
         let ours = writers.remove(&**manager).unwrap_or_default();
         let others: Vec<_> = writers.iter().map(|(other, turns)| format!("{other} ({turns})")).collect();
         let names: Vec<_> = writers.into_keys().collect();
         let now = clock.at(now);
         let shown = turns.iter().rev().take(4).map(|turn| {
-            let (at, who) = (TimeOfDay { at: clock.at(turn.at), now }, &turn.manager);
+            let (at, writer) = (TimeOfDay { at: clock.at(turn.at), now }, &turn.manager);
             match turn.value.as_ref().filter(|_| !is_secret) {
-                Some(value) => format!("{at}: {who} wrote {value}"),
-                None => format!("{at}: {who}"),
+                Some(value) => format!("{at}: {writer} wrote {value}"),
+                None => format!("{at}: {writer}"),
             }
         });
         Some(Finding {
@@ -250,6 +251,7 @@ impl Contested {
             .is_some_and(|last| self.turns.front().is_some_and(|first| first.manager != last.manager))
     }
 
+    /// Records that a manager has written the field, unless it had the last turn. `object` is the written version.
     fn turn(&mut self, manager: &str, object: &Value, now: Instant) {
         if self.turns.back().is_some_and(|last| last.at + WINDOW < now) {
             self.turns.clear(); // a new fight
@@ -290,7 +292,7 @@ mod tests {
         call
     }
 
-    /// An object of which a manager owns the replicas, and others other fields.
+    /// An object with replicas that `manager` owns, and another field that other managers own.
     fn object(uid: &str, version: u64, manager: &str, replicas: u32) -> String {
         let entry =
             |manager: &str, fields: &Value| json!({ "manager": manager, "fieldsV1": { "f:spec": fields } });

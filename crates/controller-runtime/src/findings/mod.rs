@@ -42,7 +42,7 @@ pub struct Finding {
     pub since: Timestamp,
     /// The problem, in one or two sentences.
     pub text: String,
-    /// Facts behind the text, one per line: may be empty.
+    /// Facts behind the text, one per line; may be empty.
     pub evidence: Vec<String>,
     /// The next step for the user, as a sentence.
     pub next: String,
@@ -116,7 +116,7 @@ pub enum Severity {
     Warning,
 }
 
-/// `dead-watch configmaps: nothing received for 11 min, … Check …`
+/// Formats as `dead-watch The cache of configmaps has received nothing for 11 min: … Check the API server …`.
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { id, text, next, .. } = self;

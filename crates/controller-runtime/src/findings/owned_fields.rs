@@ -5,9 +5,9 @@ use std::{collections::BTreeSet, fmt};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Number of fields of one entry that are compared.
+/// Number of fields of one entry that are read; others are ignored.
 const FIELDS: usize = 1024;
-/// Longest value that is shown.
+/// Largest number of bytes of a value that are shown.
 const LONGEST_VALUE: usize = 64;
 
 /// One entry of `managedFields`.
@@ -26,7 +26,7 @@ pub(super) struct ManagedFieldsEntry {
     fields_v1: Value,
 }
 
-/// The entries of a text; none if it is invalid.
+/// Decodes `managedFields`; returns no entries if the text is invalid.
 pub(super) fn entries(managed_fields: &[u8]) -> Vec<ManagedFieldsEntry> {
     serde_json::from_slice(managed_fields).unwrap_or_default()
 }
@@ -48,7 +48,7 @@ pub(crate) struct FieldManager {
     more: usize,
 }
 
-/// Number of fields of a [`FieldManager`] that have their paths.
+/// Number of fields of a [`FieldManager`] that are listed by path.
 const SHOWN: usize = 100;
 
 /// The field managers of an object, in the order of the text; none if that is invalid.
@@ -98,6 +98,7 @@ impl PathElement {
         }
     }
 
+    /// Finds the element's value in an object or list.
     fn find<'v>(&self, value: &'v Value) -> Option<&'v Value> {
         match self {
             Self::Field(name) => value.get(name),
@@ -119,7 +120,7 @@ impl PathElement {
     }
 }
 
-/// `.spec.containers[name="web"].image`, `.metadata.annotations["example.com/a"]`
+/// Formats as `.spec.containers[name="web"].image` or `.metadata.annotations["example.com/a"]`.
 impl fmt::Display for OwnedPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for element in &self.0 {
@@ -148,7 +149,7 @@ impl OwnedPath {
 }
 
 impl ManagedFieldsEntry {
-    /// The fields of the entry: leaves only.
+    /// Paths of the fields of the entry: leaves only.
     pub(super) fn fields(&self) -> BTreeSet<OwnedPath> {
         let mut fields = BTreeSet::new();
         collect(&self.fields_v1, &mut Vec::new(), &mut fields);
@@ -156,6 +157,7 @@ impl ManagedFieldsEntry {
     }
 }
 
+/// Adds the paths of the leaves below `path`.
 fn collect(value: &Value, path: &mut Vec<PathElement>, fields: &mut BTreeSet<OwnedPath>) {
     let Some(members) = value.as_object() else { return };
     for (key, below) in members {
@@ -180,7 +182,7 @@ pub(super) fn fields_of(entries: &[ManagedFieldsEntry], manager: &str) -> BTreeS
     entries.iter().filter(|entry| entry.manager == manager).flat_map(ManagedFieldsEntry::fields).collect()
 }
 
-/// The managers of a field other than `except`; without one, the manager that wrote last.
+/// The manager of a field other than `except`; if there is none, the manager other than `except` that wrote last.
 pub(super) fn manager_of<'e>(
     entries: &'e [ManagedFieldsEntry],
     field: &OwnedPath,
@@ -188,7 +190,7 @@ pub(super) fn manager_of<'e>(
 ) -> Option<&'e str> {
     let others = || entries.iter().filter(|entry| entry.manager != except);
     let owner = others().find(|entry| entry.fields().contains(field));
-    // Times are in UTC and of one form, so that their texts have their order.
+    // All times are in UTC and have one format, so that the texts compare like the times.
     let last = || others().max_by_key(|entry| entry.time.as_deref());
     owner.or_else(last).map(|entry| &*entry.manager)
 }

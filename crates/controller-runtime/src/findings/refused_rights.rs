@@ -14,7 +14,7 @@ use crate::{
     rights::Verb,
 };
 
-/// Number of different requests of which refusals are stored; the one that was refused longest ago is dropped.
+/// Number of requests with stored refusals; the request with the oldest last refusal is dropped first.
 const STORED: usize = 128;
 /// Time after which a refusal is dropped if the request was not sent again.
 const FORGOTTEN: Duration = Duration::from_secs(3600);
@@ -22,6 +22,7 @@ const FORGOTTEN: Duration = Duration::from_secs(3600);
 /// Verb, resource with subresource, and namespace of a request.
 type RequestKey = (Verb, String, Option<String>);
 
+/// Requests that RBAC refused since they last succeeded.
 #[derive(Debug, Default)]
 pub(super) struct RefusedRights {
     by_request: BTreeMap<RequestKey, Refusals>,
@@ -33,9 +34,11 @@ struct Refusals {
     since: Instant,
     last: Instant,
     calls: u64,
-    /// The right that is missing, in words, and the line or rule to add.
+    /// The missing right in words, such as `patch deployments.apps in namespace shop`.
     right: String,
+    /// The line or rule to add.
     rule: String,
+    /// Message of the API server.
     message: String,
 }
 
@@ -102,7 +105,7 @@ impl RefusedRights {
     }
 }
 
-/// Returns the next step as a sentence, from the text of a rule.
+/// Makes a sentence of the advice on a rule.
 pub(super) fn next(rule: &str) -> String {
     let mut letters = rule.chars();
     let first = letters.next().map(|letter| letter.to_uppercase().to_string()).unwrap_or_default();

@@ -14,15 +14,16 @@ use super::{
 };
 use crate::client::{Call, ClientError};
 
-/// Number of objects of which refused writes are stored; the one that was refused longest ago is dropped.
+/// Number of objects with stored refusals; the object with the oldest last refusal is dropped first.
 const STORED: usize = 128;
-/// Smallest number of refusals in a row that is reported. A webhook that restarts fails one or two writes.
+/// Smallest number of refusals without a success that is reported. A webhook that restarts fails one or two writes.
 const MANY: u32 = 3;
 /// Time after which refusals are dropped if the object was not written again. The longest back-off is 17 minutes.
 const FORGOTTEN: Duration = Duration::from_secs(3600);
-/// Stored bytes of a webhook's message.
+/// Number of bytes stored of a webhook's message.
 const LONGEST: usize = 256;
 
+/// Objects with refused writes, by their subject, such as `configmaps shop/web`.
 #[derive(Debug, Default)]
 pub(super) struct RefusedWrites {
     by_object: BTreeMap<String, RefusedObject>,
@@ -39,9 +40,12 @@ struct RefusedObject {
     problem: Problem,
 }
 
+/// Failure of a webhook, with its message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Problem {
+    /// The webhook refused the write.
     Denied(String),
+    /// The API server got no answer from the webhook.
     Unanswered(String),
 }
 
@@ -50,7 +54,7 @@ impl RefusedWrites {
         let subject = call.subject();
         let refusal = error.status().and_then(|status| webhook_in(&status.message));
         let Some((webhook, problem)) = refusal else {
-            // Another failure, such as a conflict, is no refusal, but does not end the row either.
+            // Another failure, such as a conflict, is not a refusal, but does not end the series either.
             if let Some(refusals) = self.by_object.get_mut(&subject) {
                 refusals.writes += 1;
             }
@@ -118,7 +122,7 @@ impl RefusedWrites {
     }
 }
 
-/// Name of the webhook that refused a write, and its message, from the message of the API server.
+/// Finds the webhook that failed a write, and its message, in the message of the API server.
 fn webhook_in(message: &str) -> Option<(&str, Problem)> {
     let text = |text: &str| beginning(without_stop(text), LONGEST);
     if let Some((_, rest)) = message.split_once("admission webhook \"") {
@@ -169,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn the_webhook_is_read_out_of_the_message() {
+    fn the_webhook_is_found_in_the_message() {
         let denied = |text: &str| Problem::Denied(text.to_owned());
         assert_eq!(webhook_in(DENIED), Some(("policy.example.com", denied("image must be signed"))));
         assert_eq!(

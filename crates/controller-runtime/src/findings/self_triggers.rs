@@ -24,9 +24,9 @@ use crate::{
 const MANY: u32 = 8;
 /// Longest pause between two runs of a chain.
 const PAUSE: Duration = Duration::from_secs(60);
-/// First run of a chain with compared bodies. Most chains end earlier, because the run after a write finds nothing
-/// to do.
-const COMPARED: u32 = 3;
+/// Run of a chain from which on the bodies of writes are stored, for the comparison with the next run. Most chains end earlier, because
+/// the run after a write finds nothing to do.
+const FIRST_WITH_BODIES: u32 = 3;
 
 /// Runs of a request in a row, each of which was caused by the writes of the previous one.
 #[derive(Debug)]
@@ -64,7 +64,7 @@ pub(crate) struct EndedRun<'r> {
 impl Chain {
     /// Returns the chain after a run; `None` if its writes cannot cause another run.
     pub(crate) fn after(before: Option<Box<Self>>, run: &EndedRun<'_>) -> Option<Box<Self>> {
-        // Other writes changed nothing, as far as is known, and cause no event.
+        // A failed write has changed nothing, as far as is known, so it causes no event.
         let writes = run.writes.iter().filter(|write| write.write.code.is_some_and(|code| code < 300));
         let writes: Vec<&RecordedWrite> = writes.collect();
         if writes.is_empty() {
@@ -84,19 +84,19 @@ impl Chain {
             }),
         };
         chain.last = run.ended;
-        if chain.runs > COMPARED {
+        if chain.runs > FIRST_WITH_BODIES {
             let differ = chain.differences(&writes);
             chain.differ = Some(match chain.differ.take() {
                 None => differ,
                 Some(known) => common(known, &differ),
             });
         }
-        let body = |write: &RecordedWrite| (chain.runs >= COMPARED).then(|| write.body.clone());
+        let body = |write: &RecordedWrite| (chain.runs >= FIRST_WITH_BODIES).then(|| write.body.clone());
         chain.writes = writes.iter().map(|write| (write.write.subject.clone(), body(write))).collect();
         Some(chain)
     }
 
-    /// Returns whether all events that led to a run are those of the last run's writes.
+    /// Returns whether all events that led to a run are those of the writes of the last run in the chain.
     fn leads_to(&self, run: &EndedRun<'_>) -> bool {
         // Only the first causes are stored, so the number of events is compared as well: more events than writes have other
         // writers.
@@ -128,8 +128,8 @@ impl Chain {
     pub(crate) fn as_loop(&self, now: Instant) -> Option<Loop> {
         let Self { runs, since, last, differ, .. } = self;
         let differ = differ.as_ref().filter(|differ| !differ.is_empty())?;
-        let goes_on = *runs >= MANY && *last + PAUSE >= now;
-        goes_on.then(|| Loop { runs: *runs, since: *since, last: *last, differ: differ.clone() })
+        let is_current = *runs >= MANY && *last + PAUSE >= now;
+        is_current.then(|| Loop { runs: *runs, since: *since, last: *last, differ: differ.clone() })
     }
 }
 
@@ -164,7 +164,7 @@ impl Loop {
     }
 }
 
-/// The object of a subject, without the subresource.
+/// The object in a subject: `widgets.example.com shop/web` of `status of widgets.example.com shop/web`.
 fn about(subject: &str) -> &str {
     subject.split_once(" of ").map_or(subject, |(_, object)| object)
 }
@@ -190,7 +190,7 @@ fn fields_that_differ(before: &[u8], after: &[u8]) -> BTreeSet<String> {
     fields
 }
 
-/// A JSON patch as an object of its paths.
+/// Converts a JSON patch to an object with a member for each path. Other bodies stay as they are.
 fn as_object(body: Value) -> Value {
     let Value::Array(operations) = body else { return body };
     let member = |operation: &Value| {
@@ -200,14 +200,15 @@ fn as_object(body: Value) -> Value {
     operations.iter().filter_map(member).collect::<serde_json::Map<_, _>>().into()
 }
 
-/// Metadata that differ in each version.
-const OF_VERSIONS: [&str; 4] =
+/// Fields that are not compared: the API server sets them, so a difference does not come from the reconciler.
+const SERVER_SET: [&str; 4] =
     ["metadata.resourceVersion", "metadata.managedFields", "metadata.generation", "metadata.uid"];
-/// Number of fields that are compared.
+/// Largest number of differing fields that are collected.
 const FIELDS: usize = 64;
 
+/// Adds the paths below `path` with differing values to `fields`.
 fn compare(before: &Value, after: &Value, path: &mut String, fields: &mut BTreeSet<String>) {
-    if before == after || fields.len() == FIELDS || OF_VERSIONS.contains(&&**path) {
+    if before == after || fields.len() == FIELDS || SERVER_SET.contains(&&**path) {
         return;
     }
     let (Value::Object(one), Value::Object(other)) = (before, after) else {
@@ -226,7 +227,7 @@ fn compare(before: &Value, after: &Value, path: &mut String, fields: &mut BTreeS
     }
 }
 
-/// Fields that are in both.
+/// Fields that are in both, by subject.
 fn common(
     known: BTreeMap<String, BTreeSet<String>>,
     differ: &BTreeMap<String, BTreeSet<String>>,

@@ -12,7 +12,7 @@ use crate::cache::{Trouble, TroubledObject};
 
 /// Shortest time since its deletion after which an object with finalizers is reported.
 pub(crate) const DELETING: Duration = Duration::from_secs(300);
-/// Largest part of an error message in a finding.
+/// Largest number of bytes of an error message in a finding.
 const LONGEST: usize = 256;
 
 /// The last failed run of a controller for an object.
@@ -26,7 +26,7 @@ pub(crate) struct LastFailure {
 /// Facts about a version of an object.
 #[derive(Debug, Clone)]
 pub(crate) struct KnownVersion {
-    /// The managed fields as JSON; `None` before they were read, empty if the object had another version when they were read.
+    /// The managed fields of this version as JSON. `None` before they were read; empty if the object had changed before they were read.
     pub(crate) managed_fields: Option<Vec<u8>>,
     /// Time at which the trouble was noticed.
     pub(crate) noticed: Timestamp,
@@ -49,6 +49,7 @@ pub(crate) fn finding(
     }
 }
 
+/// The finding about an object that is being deleted and still has finalizers.
 fn stuck(
     subject: &str,
     since: Timestamp,
@@ -111,6 +112,7 @@ fn stuck(
     }
 }
 
+/// The finding about an object that does not decode. `objects` is the number of objects of its kind.
 fn unreadable(
     object: &TroubledObject,
     path: &str,

@@ -43,8 +43,8 @@ pub(super) struct Count(pub(super) u64);
 impl fmt::Display for Count {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let digits = self.0.to_string();
-        for (place, digit) in digits.char_indices() {
-            if place > 0 && (digits.len() - place).is_multiple_of(3) {
+        for (index, digit) in digits.char_indices() {
+            if index > 0 && (digits.len() - index).is_multiple_of(3) {
                 f.write_str(",")?;
             }
             write!(f, "{digit}")?;
@@ -53,7 +53,7 @@ impl fmt::Display for Count {
     }
 }
 
-/// `1 run`, `2 runs`
+/// Displays a number with its noun: `1 run`, `2 runs`.
 pub(super) struct Plural(pub(super) u64, pub(super) &'static str);
 
 impl fmt::Display for Plural {
@@ -63,7 +63,7 @@ impl fmt::Display for Plural {
     }
 }
 
-/// The beginning of a text from another program, such as an error message, on one line and of at most `bytes` bytes.
+/// The first `bytes` bytes of a text from another program, such as an error message, on one line. An ellipsis follows if it is longer.
 pub(super) fn beginning(text: &str, bytes: usize) -> String {
     let line: Vec<&str> = text.split_whitespace().collect();
     let mut line = line.join(" ");

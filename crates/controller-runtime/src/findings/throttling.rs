@@ -20,13 +20,14 @@ const WINDOW: Duration = Duration::from_secs(60);
 /// Smallest number of answers within the window that is reported. Fewer are common and have no visible effect.
 const MANY: u64 = 10;
 
-/// Answers with 429 of the last minute, and the runs that wait because of them.
+/// Answers with 429 in the last minute, and the runs that wait because of them.
 #[derive(Debug, Default)]
 pub(super) struct ThrottledRequests {
     /// Answers by the second in which the first of them arrived: at most 60 entries.
     seconds: VecDeque<(Instant, u64)>,
     /// Time of the first answer since the last minute without one.
     since: Option<Instant>,
+    /// The latest answer.
     last: Option<Throttling>,
     /// Number of waiting runs by controller.
     waiting: BTreeMap<Arc<str>, u64>,
@@ -58,6 +59,7 @@ impl ThrottledRequests {
         }
     }
 
+    /// Drops answers that are older than the window.
     fn forget(&mut self, now: Instant) {
         while self.seconds.front().is_some_and(|(begin, _)| *begin + WINDOW <= now) {
             self.seconds.pop_front();
@@ -116,7 +118,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn answers_count_for_a_minute_and_ten_are_many() {
+    async fn ten_answers_within_a_minute_are_a_finding() {
         let (mut throttled, start, clock) = (ThrottledRequests::default(), Instant::now(), Clock::default());
         let at = |seconds| start + Duration::from_secs(seconds);
         let throttling = Throttling { retry_after: Some(Duration::from_secs(1)), priority_level: None };

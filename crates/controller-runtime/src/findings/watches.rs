@@ -9,9 +9,9 @@ use super::{
 };
 use crate::cache::{FailuresInARow, WatchState};
 
-/// Time for which lists and watches may fail before they are reported. A watch that is silent is reopened after 45 s.
+/// Time from the first failure of lists and watches until they are reported. A watch fails if it is silent for 45 s.
 const FAILING: Duration = Duration::from_secs(60);
-/// Largest part of an error message in a finding.
+/// Largest number of bytes of an error message in a finding.
 const LONGEST: usize = 256;
 
 /// The finding about a list or watch with these `readers` of its events.

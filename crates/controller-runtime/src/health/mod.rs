@@ -73,6 +73,7 @@ impl Checks {
         }
     }
 
+    /// Runs a single check.
     async fn one(&self, name: &str) -> HttpResponse {
         let check = self.checks.read().get(name).cloned();
         match check {
@@ -83,12 +84,13 @@ impl Checks {
         }
     }
 
+    /// Runs all checks that the query does not exclude.
     async fn all(&self, root: &str, query: &str) -> HttpResponse {
         let values = |wanted: &'static str| {
             form_urlencoded::parse(query.as_bytes())
                 .filter_map(move |(name, value)| (name == wanted).then_some(value))
         };
-        let mut unknown: Vec<_> = values("exclude").filter(|name| !name.is_empty()).collect();
+        let mut unmatched: Vec<_> = values("exclude").filter(|name| !name.is_empty()).collect();
         let checks = self.checks.read().clone();
         let (mut lines, mut failed) = (String::new(), false);
         let names = checks.iter().map(|(name, check)| (&**name, Some(check)));
@@ -97,9 +99,9 @@ impl Checks {
         let mut names: Vec<_> = names.chain(ping).collect();
         names.sort_by_key(|(name, _)| *name);
         for (name, check) in names {
-            let excluded = unknown.len();
-            unknown.retain(|known| *known != name);
-            lines += &if unknown.len() < excluded {
+            let before = unmatched.len();
+            unmatched.retain(|excluded| *excluded != name);
+            lines += &if unmatched.len() < before {
                 format!("[+]{name} excluded: ok\n")
             } else if match check {
                 Some(check) => run(name, check).await,
@@ -111,8 +113,8 @@ impl Checks {
                 format!("[-]{name} failed: reason withheld\n")
             };
         }
-        if !unknown.is_empty() {
-            let quoted: Vec<_> = unknown.iter().map(|name| format!("{name:?}")).collect();
+        if !unmatched.is_empty() {
+            let quoted: Vec<_> = unmatched.iter().map(|name| format!("{name:?}")).collect();
             lines += &format!(
                 "warn: some health checks cannot be excluded: no matches for {}\n",
                 quoted.join(", ")

@@ -1,3 +1,5 @@
+//! Answers of the health endpoints.
+
 use super::*;
 
 fn checks() -> Checks {
@@ -10,7 +12,7 @@ fn checks() -> Checks {
 async fn get(checks: &Checks, path: &str) -> (u16, String) {
     let request = http::Request::get(path).body(()).unwrap();
     match checks.answer("/readyz", &request).await {
-        None => (0, "not its path".to_owned()),
+        None => (0, "another path".to_owned()),
         Some(response) => {
             (response.status().as_u16(), String::from_utf8(response.into_body().to_vec()).unwrap())
         }
@@ -34,7 +36,7 @@ async fn a_check_can_be_excluded() {
 }
 
 #[tokio::test]
-async fn a_check_called_ping_takes_the_place_of_the_built_in_one() {
+async fn a_check_called_ping_replaces_the_built_in_one() {
     let checks = Checks::default();
     checks.add("ping", || async { Ok(()) });
     assert_eq!(get(&checks, "/readyz?verbose").await, (200, "[+]ping ok\nreadyz check passed\n".to_owned()));

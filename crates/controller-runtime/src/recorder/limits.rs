@@ -47,13 +47,14 @@ pub(super) fn event_name(about: &str, suffix: u64) -> String {
     if is_subdomain(&name) { name } else { format!("event.{suffix:016x}") }
 }
 
+/// Returns whether a name is a DNS subdomain.
 fn is_subdomain(name: &str) -> bool {
-    let inner = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit();
+    let is_alphanumeric = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit();
     let is_label = |label: &str| {
         let bytes = label.as_bytes();
-        bytes.first().is_some_and(|c| inner(*c))
-            && bytes.last().is_some_and(|c| inner(*c))
-            && bytes.iter().all(|c| inner(*c) || *c == b'-')
+        bytes.first().is_some_and(|c| is_alphanumeric(*c))
+            && bytes.last().is_some_and(|c| is_alphanumeric(*c))
+            && bytes.iter().all(|c| is_alphanumeric(*c) || *c == b'-')
     };
     name.len() <= NAME && name.split('.').all(is_label)
 }

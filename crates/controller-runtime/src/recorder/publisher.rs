@@ -77,11 +77,12 @@ impl Publisher {
         // One last attempt each, without more pauses.
         while let Some(attempt) = self.retries.pop() {
             if let Err(error) = self.write(&attempt).await {
-                self.lose(&attempt, &error);
+                self.give_up(&attempt, &error);
             }
         }
     }
 
+    /// Writes a recorded event, unless a later write includes it.
     async fn publish(&mut self, record: EventRecord) {
         let (suffix, last) = (self.rng.u64(..), Instant::now());
         let (name, count, write) = match self.series.observe(&record, last, suffix) {
@@ -95,7 +96,7 @@ impl Publisher {
             .await;
     }
 
-    /// Writes a count that no repetition wrote.
+    /// Writes a count that was not written when the event was repeated.
     async fn write_count(&mut self, unwritten: UnwrittenCount) {
         let UnwrittenCount { name, record, seen } = unwritten;
         // The waiting attempt is replaced by this one, which has the final count.
@@ -103,18 +104,20 @@ impl Publisher {
         self.attempt(WriteAttempt { name, record, write, seen, failures: 0 }).await;
     }
 
+    /// Writes an event. After a failure it is stored for a retry, if that may succeed.
     async fn attempt(&mut self, attempt: WriteAttempt) {
         let Err(error) = self.write(&attempt).await else { return };
         if is_final(&error) {
-            return self.lose(&attempt, &error);
+            return self.give_up(&attempt, &error);
         }
         let chance = self.rng.f64();
         if let Some(attempt) = self.retries.put(attempt, Instant::now(), chance) {
-            self.lose(&attempt, &error);
+            self.give_up(&attempt, &error);
         }
     }
 
-    fn lose(&mut self, attempt: &WriteAttempt, error: &kube::Error) {
+    /// Gives up an event that could not be written.
+    fn give_up(&mut self, attempt: &WriteAttempt, error: &kube::Error) {
         let (event, failures) = (&attempt.name, attempt.failures);
         tracing::warn!(event, failures, "Kubernetes Event not written: {}", describe(error));
         // Otherwise the next repetition would patch an event that does not exist.
@@ -127,7 +130,7 @@ impl Publisher {
         let seen = self.series.seen(record, name).unwrap_or(attempt.seen);
         let written = match attempt.write {
             EventWrite::Create => self.create(record, name, seen).await,
-            EventWrite::Update => self.repeat(record, name, seen).await,
+            EventWrite::Update => self.update_count(record, name, seen).await,
         };
         match written {
             // Events expire after about an hour, and the series may have outlived its event.
@@ -168,7 +171,12 @@ impl Publisher {
         within(events.create(&params, &event)).await
     }
 
-    async fn repeat(&self, record: &EventRecord, name: &str, seen: Occurrences) -> Result<(), kube::Error> {
+    async fn update_count(
+        &self,
+        record: &EventRecord,
+        name: &str,
+        seen: Occurrences,
+    ) -> Result<(), kube::Error> {
         let last = self.last_observed(seen);
         let patch = Patch::Merge(json!({ "series": { "count": seen.count, "lastObservedTime": last } }));
         let (events, params) = (self.events(namespace_of(&record.regarding)), PatchParams::default());
@@ -194,6 +202,7 @@ fn is_final(error: &kube::Error) -> bool {
     }
 }
 
+/// Completes at this time; never without one.
 async fn at(time: Option<Instant>) {
     match time {
         Some(time) => sleep_until(time).await,

@@ -50,7 +50,7 @@ struct RunningSeries {
     unwritten: Option<EventRecord>,
 }
 
-/// Number of repetitions of an event, and when it was seen last.
+/// Number of occurrences of an event, and the time of the last one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Occurrences {
     pub(super) count: u32,
@@ -79,6 +79,7 @@ pub(super) enum Publish {
 }
 
 impl Series {
+    /// Counts an event, and decides how it is written. `suffix` makes the name of a new event unique.
     pub(super) fn observe(&mut self, record: &EventRecord, now: Instant, suffix: u64) -> Publish {
         // End quiet series first, so that this record cannot extend one of them.
         self.end(now);
@@ -103,7 +104,8 @@ impl Series {
         Publish::Create { name }
     }
 
-    /// Time at which a count must be written that no repetition wrote, of a series that is over or that continues for long.
+    /// Time at which the next unwritten count must be written: in the past if a series is over, otherwise when a series ends or has continued
+    /// for long without a write.
     pub(super) fn due(&self) -> Option<Instant> {
         let of_known = self.known.values().filter_map(RunningSeries::due).min();
         // Counts of finished series are written at once: their time is in the past.
@@ -135,12 +137,13 @@ impl Series {
         }
     }
 
-    /// Ends the series without a repetition for long enough.
+    /// Ends the series that have had no repetition for [`ENDS_AFTER`].
     fn end(&mut self, now: Instant) {
         let ended = self.known.extract_if(.., |_, known| now.duration_since(known.seen.last) >= ENDS_AFTER);
         self.over.extend(ended.filter_map(|(_, mut known)| known.take_unwritten()));
     }
 
+    /// Drops the series that was seen longest ago; its count is still written.
     fn forget_oldest(&mut self) {
         let oldest =
             self.known.iter().min_by_key(|(_, known)| known.seen.last).map(|(identity, _)| identity.clone());

@@ -16,7 +16,7 @@ const PAUSE: Duration = Duration::from_secs(10);
 /// Largest number of waiting events.
 const CAPACITY: usize = 1000;
 
-/// Waiting events by name, each once.
+/// Events that wait for another attempt, by name.
 #[derive(Debug, Default)]
 pub(super) struct WriteRetries {
     waiting: BTreeMap<String, (Instant, WriteAttempt)>,
@@ -43,7 +43,8 @@ pub(super) struct WriteAttempt {
 }
 
 impl WriteRetries {
-    /// Stores an attempt that failed. Returns it if it was the last one, or if too many are waiting.
+    /// Stores an attempt that failed. Returns it if it was the last one, or if too many are waiting. `chance` is a random number from 0 to 1,
+    /// by which the first pause is shortened.
     #[must_use = "a returned attempt is not retried"]
     pub(super) fn put(
         &mut self,
@@ -55,7 +56,7 @@ impl WriteRetries {
         if attempt.failures >= TRIES || self.waiting.len() >= CAPACITY {
             return Some(attempt);
         }
-        // Spread over the first pause; later pauses keep that offset.
+        // Only the first pause is random: the offsets between processes last through the later ones.
         let pause = if attempt.failures == 1 { PAUSE.mul_f64(chance) } else { PAUSE };
         self.waiting.insert(attempt.name.clone(), (now + pause, attempt));
         None

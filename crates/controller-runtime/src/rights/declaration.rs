@@ -4,7 +4,7 @@ use std::{borrow::Cow, collections::BTreeSet, panic::Location, sync::Arc};
 
 use super::right::Right;
 
-/// A right that an operator needs, and the registration from which that follows.
+/// A right that an operator needs, and the registration that needs it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub struct Declaration {
@@ -31,7 +31,7 @@ impl Declaration {
         Self { right, controller: None, reason: reason.into(), place, fallback: BTreeSet::new() }
     }
 
-    /// Returns the declaration as that of a controller.
+    /// Sets the controller that needs the right.
     pub(crate) fn of(mut self, controller: &str) -> Self {
         self.controller = Some(controller.into());
         self

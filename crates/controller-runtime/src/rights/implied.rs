@@ -17,7 +17,7 @@ use kube::core::ApiResource;
 
 use super::{declaration::Declaration, right::Right, rights_log::ScopeOf, verb::Verb};
 
-/// Line of the program in which a registration stands.
+/// Line of the program with a registration.
 pub(crate) type CodeLine = &'static Location<'static>;
 
 /// API groups that Kubernetes itself defines. The status of their kinds belongs to its own controllers.
@@ -55,6 +55,7 @@ pub(crate) struct Selected {
     pub(crate) names: BTreeSet<String>,
 }
 
+/// A right on objects of a resource, in all namespaces.
 fn on(resource: &ApiResource, verbs: impl IntoIterator<Item = Verb>) -> Right {
     Right::of_resource(&resource.group, &resource.plural, verbs)
 }

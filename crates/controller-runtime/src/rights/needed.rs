@@ -1,12 +1,12 @@
-//! A right that a program declares.
+//! A right that a program declares by hand.
 
 use super::{declaration::Declaration, implied::CodeLine, right::Right, verb::Verb};
 use crate::object::DynamicKind;
 
-/// A right that a program declares.
+/// A right that a program declares by hand, because no registration implies it.
 pub(crate) struct Needed {
     right: Right,
-    /// Kind that decides on the namespaces if the program named none: they are those of its default cache.
+    /// Kind whose default cache determines the namespaces of the right; `None` if the right has namespaces of its own.
     kind: Option<DynamicKind>,
     place: CodeLine,
 }

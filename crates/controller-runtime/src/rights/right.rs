@@ -7,7 +7,7 @@ use kube_apimachinery::rbac::PolicyRule;
 use super::verb::Verb;
 use crate::object::{DynamicKind, StaticObject};
 
-/// Verbs that a rule of RBAC lists, in the order of the documentation; others follow in alphabetical order.
+/// Verbs of requests, in the order of the documentation of Kubernetes. Others follow in alphabetical order.
 const ORDER: [&str; 8] = ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"];
 
 /// Permission to act on objects of one resource, or on a URL.
@@ -180,13 +180,14 @@ impl Right {
     }
 }
 
-/// Verbs in the order of the documentation of Kubernetes.
+/// Sorts verbs in the order of the documentation of Kubernetes.
 pub(super) fn in_order<'v>(verbs: impl IntoIterator<Item = &'v Cow<'static, str>>) -> Vec<&'v str> {
     let mut verbs: Vec<&str> = verbs.into_iter().map(|verb| &**verb).collect();
     verbs.sort_by_key(|verb| (ORDER.iter().position(|known| known == verb).unwrap_or(ORDER.len()), *verb));
     verbs
 }
 
+/// Verbs that a rule must have for requests with these verbs.
 fn in_rules(verbs: impl IntoIterator<Item = Verb>) -> BTreeSet<Cow<'static, str>> {
     verbs.into_iter().flat_map(Verb::in_rules).map(|verb| Cow::Borrowed(*verb)).collect()
 }

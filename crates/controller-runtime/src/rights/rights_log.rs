@@ -12,14 +12,14 @@ use super::{declaration::Declaration, declarations::Declarations, right::RightSc
 /// also grant the rights of controllers that the program adds and removes later.
 #[derive(Default)]
 pub(crate) struct DeclarationLog {
-    /// Without duplicates, so that the number of the program's lines limits the size, however often one of them runs.
+    /// Without duplicates, so that the size depends on the number of registrations in the program's source, not on how often they run.
     all: Mutex<Vec<Recorded>>,
 }
 
 #[derive(Clone)]
 struct Recorded {
     declaration: Declaration,
-    /// Namespaces in place of those of the declaration.
+    /// Namespaces that replace those of the declaration, if they may change.
     live: Option<LiveNamespaces>,
     /// The declared right, for comparisons with requests.
     rule: PolicyRule,
@@ -47,13 +47,15 @@ impl DeclarationLog {
         };
         let mut all = self.all.lock();
         let is_same = |known: &Recorded| {
-            let same_names = match (&known.live, &live) {
+            let same_namespaces = match (&known.live, &live) {
                 (None, None) => true,
                 (Some(one), Some(other)) => Arc::ptr_eq(one, other),
                 _ => false,
             };
             // The place is compared first, because it is cheap to compare and usually differs.
-            same_names && known.declaration.place == declaration.place && known.declaration == declaration
+            same_namespaces
+                && known.declaration.place == declaration.place
+                && known.declaration == declaration
         };
         if !all.iter().any(is_same) {
             let rule = declaration.right.rule();
@@ -72,7 +74,7 @@ impl DeclarationLog {
         })
     }
 
-    /// Returns all declarations, with the namespaces of this moment.
+    /// Returns all declarations, with their current namespaces.
     pub(crate) fn all(&self) -> Declarations {
         let all = self.all.lock().clone();
         let current = |Recorded { mut declaration, live, .. }| {

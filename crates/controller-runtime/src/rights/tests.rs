@@ -40,7 +40,7 @@ fn right() -> impl Strategy<Value = Right> {
     )
 }
 
-/// Whether one of the declared rights includes the action, by their definition.
+/// Returns whether one of the declared rights includes the action, by their definition.
 fn is_declared(rights: &[Right], action: &ResourceAction<'_>) -> bool {
     rights.iter().any(|right| {
         let Target::Objects { group, resource, subresource, names } = &right.target else { return false };
@@ -147,7 +147,7 @@ proptest! {
 }
 
 #[test]
-fn roles_are_the_same_in_whatever_order_rights_were_declared() {
+fn roles_do_not_depend_on_the_order_of_declarations() {
     let rights = [
         Right::of_resource("", "a", [Verb::Get]).in_namespaces(["one"]),
         Right::of_resource("", "a", [Verb::List]).in_own_namespace(),
