@@ -252,8 +252,8 @@ fn write_runs(f: &mut fmt::Formatter<'_>, runs: &[Run]) -> fmt::Result {
     // The causes of the first run apply to all: the others are its retries, or were caused by further events.
     let verb = if runs.len() > 1 { "began with " } else { "" };
     write!(f, "; {verb}{}", first.causes)?;
-    for (place, write) in latest.writes.iter().flatten().enumerate() {
-        write!(f, "{} {write}", if place == 0 { "; sent" } else { "," })?;
+    for (index, write) in latest.writes.iter().flatten().enumerate() {
+        write!(f, "{} {write}", if index == 0 { "; sent" } else { "," })?;
     }
     if latest.more_writes > 0 {
         write!(f, " and {} more writes", latest.more_writes)?;

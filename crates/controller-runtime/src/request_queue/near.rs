@@ -18,8 +18,8 @@ pub(crate) fn near(wanted: &str, known: impl Iterator<Item = String>) -> Vec<Str
         let Some(distance) = distance(wanted, short) else { continue };
         let candidate = (distance, short.to_owned());
         // Sorted insertion keeps the best few; an equal candidate is a duplicate.
-        if let Err(place) = best.binary_search(&candidate) {
-            best.insert(place, candidate);
+        if let Err(index) = best.binary_search(&candidate) {
+            best.insert(index, candidate);
             best.truncate(PROPOSED);
         }
     }

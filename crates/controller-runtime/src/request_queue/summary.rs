@@ -249,9 +249,9 @@ impl<R: Request> RequestQueue<R> {
         let mut seen = if start.page <= last { start.seen } else { 0 };
         let (mut visited, mut text) = (0, String::new());
         for page in (0..=start.page.min(last)).rev() {
-            for (place, key) in self.queue.snapshot_page(page).into_iter().enumerate().skip(seen) {
+            for (index, key) in self.queue.snapshot_page(page).into_iter().enumerate().skip(seen) {
                 if items.len() == filter.limit || visited == VISITS {
-                    return RequestPage { items, next: Some(format!("{page}.{place}")) };
+                    return RequestPage { items, next: Some(format!("{page}.{index}")) };
                 }
                 visited += 1;
                 items.extend(self.item(&key, filter, &mut text));
@@ -267,9 +267,9 @@ impl<R: Request> RequestQueue<R> {
     async fn list_of(&self, requests: &[R], filter: &RequestFilter) -> RequestPage {
         let (mut items, mut pace) = (Vec::new(), Pace::begin());
         // Needs no limit of visits: the tracker stores the runs of 1024 requests at most.
-        for (place, request) in requests.iter().enumerate().skip(filter.after.map_or(0, |after| after.seen)) {
+        for (index, request) in requests.iter().enumerate().skip(filter.after.map_or(0, |after| after.seen)) {
             if items.len() == filter.limit {
-                return RequestPage { items, next: Some(format!("0.{place}")) };
+                return RequestPage { items, next: Some(format!("0.{index}")) };
             }
             let (text, seen) = (format!("{request:?}"), self.queue.snapshot_of(request));
             let is_named = filter.contains.as_ref().is_none_or(|part| text.contains(part));

@@ -73,7 +73,7 @@ struct SelfManaged {
     /// The Secret as last read.
     secret: Option<Secret>,
     current: Arc<CurrentCertificate>,
-    /// Identity of the generation that is served.
+    /// ID of the generation that is served.
     served: Option<String>,
 }
 
@@ -255,7 +255,7 @@ impl Keeper {
     /// Reads both clocks.
     fn now(&self) -> Now {
         let wall = u64::try_from(self.clock.now().as_second()).unwrap_or_default();
-        Now { wall: Duration::from_secs(wall), moment: self.started.elapsed() }
+        Now { wall: Duration::from_secs(wall), monotonic: self.started.elapsed() }
     }
 
     /// Sets the state for readiness. Notifies its receivers only if it differs from the current one.

@@ -43,12 +43,13 @@ pub(super) type ReplicaTime = Duration;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Now {
     pub(super) wall: UnixTime,
-    pub(super) moment: ReplicaTime,
+    pub(super) monotonic: ReplicaTime,
 }
 
 /// An authority, and the certificate that it has signed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Generation<M> {
+    /// ID, which is also part of the keys in the Secret.
     pub(super) id: String,
     /// Creation; the certificate is valid from [`SKEW`] before.
     pub(super) issued: UnixTime,
@@ -60,9 +61,10 @@ pub(super) struct Generation<M> {
 }
 
 impl<M> Generation<M> {
-    /// Returns whether clients accept the certificate, including those whose clocks differ from `wall` by up to [`SKEW`].
+    /// Returns whether clients accept the certificate, if no clock differs from another one by more than [`SKEW`].
     pub(super) fn is_valid(&self, wall: UnixTime) -> bool {
-        // The certificate itself is valid from SKEW before its creation.
+        // The validity starts SKEW before the time of the clock that made the certificate, so it has started by every client's clock. The first
+        // condition concerns this replica's clock alone. The second is about a client with a clock that is SKEW ahead.
         wall >= self.issued.saturating_sub(SKEW) && wall + SKEW < self.not_after
     }
 
@@ -99,7 +101,7 @@ pub(super) struct Rotation<M> {
     names: BTreeSet<String>,
     /// Generations that are or were in the Secret, by age.
     known: BTreeMap<(UnixTime, String), Generation<M>>,
-    /// Identities of the generations in the Secret; `None` if it must be read.
+    /// IDs of the generations in the Secret; `None` if it must be read.
     stored: Option<BTreeSet<String>>,
     /// Generations with an authority in every `caBundle`, and the time since which this replica has known that.
     published: BTreeMap<String, ReplicaTime>,
@@ -149,7 +151,7 @@ impl<M: Clone> Rotation<M> {
     pub(super) fn bundles_have(&mut self, ids: &BTreeSet<String>, now: Now) {
         self.published.retain(|id, _| ids.contains(id));
         for id in ids {
-            self.published.entry(id.clone()).or_insert(now.moment);
+            self.published.entry(id.clone()).or_insert(now.monotonic);
         }
         self.is_publication_due = false;
     }
@@ -167,8 +169,8 @@ impl<M: Clone> Rotation<M> {
     /// Returns the next step.
     pub(super) fn next(&mut self, now: Now) -> RotationStep {
         self.forget(now);
-        if now.moment >= self.next_resync {
-            self.next_resync = now.moment + RESYNC;
+        if now.monotonic >= self.next_resync {
+            self.next_resync = now.monotonic + RESYNC;
             self.secret_changed();
             self.bundles_changed();
         }
@@ -190,7 +192,7 @@ impl<M: Clone> Rotation<M> {
     pub(super) fn serve(&mut self, now: Now) -> Option<&Generation<M>> {
         let usable = |generation: &&Generation<M>| self.is_usable(generation, now);
         let has_propagated = |generation: &&Generation<M>| {
-            self.published.get(&generation.id).is_some_and(|since| *since + self.propagation <= now.moment)
+            self.published.get(&generation.id).is_some_and(|since| *since + self.propagation <= now.monotonic)
         };
         let current = self.serving.as_ref().and_then(|key| self.known.get(key)).filter(usable);
         let newest = self.known.values().rev().filter(usable).find(has_propagated);
@@ -233,18 +235,18 @@ impl<M: Clone> Rotation<M> {
     /// Time at which the next step is due if no change is reported before.
     fn wake(&self, now: Now) -> ReplicaTime {
         let usable = || self.known.values().filter(|generation| self.is_usable(generation, now));
-        let at_wall = |wall: UnixTime| now.moment + wall.saturating_sub(now.wall);
+        let at_wall = |wall: UnixTime| now.monotonic + wall.saturating_sub(now.wall);
         let renewal = usable().next_back().map(|newest| at_wall(newest.renewal()));
         let expiry = usable().map(|generation| at_wall(generation.not_after - SKEW)).min();
         let propagated = usable()
             .filter_map(|generation| self.published.get(&generation.id))
             .map(|since| *since + self.propagation)
-            .filter(|at| *at > now.moment);
+            .filter(|at| *at > now.monotonic);
         [Some(self.next_resync), renewal, expiry]
             .into_iter()
             .flatten()
             .chain(propagated)
             .min()
-            .unwrap_or(now.moment)
+            .unwrap_or(now.monotonic)
     }
 }

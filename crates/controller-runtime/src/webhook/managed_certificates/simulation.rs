@@ -160,7 +160,7 @@ impl World {
 
     fn now(&self, replica: &Replica) -> Now {
         let wall = real_wall(self.second).as_secs().saturating_add_signed(replica.skew);
-        Now { wall: Duration::from_secs(wall), moment: Duration::from_secs(self.second) }
+        Now { wall: Duration::from_secs(wall), monotonic: Duration::from_secs(self.second) }
     }
 
     fn fault(&mut self) {
