@@ -169,7 +169,8 @@ impl<'a> UserBuilder<'a> {
         }
         let kubeconfig = environment
             .kubeconfig()
-            .map(|admin| impersonating(admin, &name, &self.groups, self.subject.namespace()));
+            .map(|admin| impersonating(admin, &name, &self.groups, self.subject.namespace()))
+            .transpose()?;
         let client = match (environment.embedded(), &kubeconfig) {
             (_, Some(kubeconfig)) => client(kubeconfig).await?,
             (Some(server), None) => {
@@ -198,8 +199,20 @@ impl fmt::Debug for UserBuilder<'_> {
 }
 
 /// Returns the kubeconfig of the administrator, with impersonation of the user.
-fn impersonating(admin: &str, name: &str, groups: &[String], namespace: &str) -> String {
-    let Ok(mut config) = serde_saphyr::from_str::<Value>(admin) else { return admin.to_owned() };
+///
+/// # Errors
+/// The kubeconfig of the administrator is no YAML. Without impersonation, the user would have all rights.
+fn impersonating(admin: &str, name: &str, groups: &[String], namespace: &str) -> Result<String, UserError> {
+    let unreadable = |reason: String| UserError::Parse {
+        origin: "the kubeconfig of the administrator".to_owned(),
+        reason,
+    };
+    let mut config: Value = serde_saphyr::from_str(admin).map_err(|error| unreadable(error.to_string()))?;
+    let are_objects =
+        |list: &Value| list.as_array().is_some_and(|entries| entries.iter().all(Value::is_object));
+    if !(are_objects(&config["users"]) && are_objects(&config["contexts"])) {
+        return Err(unreadable("its users and contexts are no lists of objects".to_owned()));
+    }
     for user in config["users"].as_array_mut().into_iter().flatten() {
         if !user["user"].is_object() {
             user["user"] = json!({});
@@ -210,7 +223,7 @@ fn impersonating(admin: &str, name: &str, groups: &[String], namespace: &str) ->
     for context in config["contexts"].as_array_mut().into_iter().flatten() {
         context["context"]["namespace"] = json!(namespace);
     }
-    format!("{config:#}\n")
+    Ok(format!("{config:#}\n"))
 }
 
 /// Returns the API of an object's kind, in the namespace of the object.

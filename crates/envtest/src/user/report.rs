@@ -192,7 +192,7 @@ pub enum UserError {
     /// A file or text is not YAML of Kubernetes objects.
     #[error("{origin} does not contain Kubernetes objects: {reason}")]
     Parse {
-        /// Path of the file, or `the text`.
+        /// Path of the file, or a description of the text.
         origin: String,
         /// Description of the problem.
         reason: String,
