@@ -62,6 +62,8 @@ pub(crate) struct Keeper {
     next_resync: Instant,
     /// Earliest time of the next write to `caBundle`s.
     next_write: Instant,
+    /// The last failure that was logged as a warning, until all steps succeed.
+    reported: Option<String>,
     state: Arc<watch::Sender<KeeperState>>,
     metrics: WebhookMetrics,
 }
@@ -126,6 +128,7 @@ impl Keeper {
             is_apply_due: true,
             next_resync: Instant::now() + RESYNC,
             next_write: Instant::now(),
+            reported: None,
             state,
             metrics,
         })
@@ -142,7 +145,11 @@ impl Keeper {
             loop {
                 let wake = match self.step().await {
                     Ok(wake) => {
-                        failures = 0;
+                        // A step before the one that failed may succeed each time, such as a read before a write.
+                        if wake.is_some() {
+                            failures = 0;
+                            self.reported = None;
+                        }
                         wake
                     }
                     Err(error) => {
@@ -267,16 +274,16 @@ impl Keeper {
         });
     }
 
-    /// Counts and logs a failure, and shows it in readiness. It is logged as a warning when readiness changes, and at debug level otherwise:
-    /// while it stays the same, or while API servers trust the certificate, so that the operator stays ready.
-    fn report_failure(&self, error: &BoxError) {
+    /// Counts and logs a failure, and shows it in readiness unless API servers trust the certificate. It is logged as a warning the first
+    /// time, and at debug level while it stays the same.
+    fn report_failure(&mut self, error: &BoxError) {
         self.metrics.certificate_failed();
         let reason = text_with_causes(&**error);
         let is_trusted = self
             .certificates
             .as_ref()
             .is_some_and(|certificates| certificates.rotation.is_trusted(self.now()));
-        let is_new = self.state.send_if_modified(|current| {
+        self.state.send_if_modified(|current| {
             let failing = KeeperState::Failing(reason.clone());
             let is_new = *current != failing && (*current != KeeperState::Ready || !is_trusted);
             if is_new {
@@ -284,10 +291,11 @@ impl Keeper {
             }
             is_new
         });
-        if is_new {
-            tracing::warn!("cannot update webhook certificates or configurations, retrying: {reason}");
-        } else {
+        if self.reported.as_ref() == Some(&reason) {
             tracing::debug!("cannot update webhook certificates or configurations, retrying: {reason}");
+        } else {
+            tracing::warn!("cannot update webhook certificates or configurations, retrying: {reason}");
+            self.reported = Some(reason);
         }
     }
 
