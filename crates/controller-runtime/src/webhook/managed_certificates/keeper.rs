@@ -192,10 +192,13 @@ impl Keeper {
         let now = self.now();
         if self.certificates.is_none() {
             if !self.is_apply_due && Instant::now() >= self.next_resync {
+                self.is_apply_due = self.targets.is_apply_needed().await?;
+                // Only now, so that a check that fails is repeated.
                 self.next_resync = Instant::now() + RESYNC;
-                self.is_apply_due = self.targets.is_any_missing().await?;
             }
             if self.is_apply_due {
+                // Another program may remove the same conversion each time.
+                sleep_until(self.next_write).await;
                 self.apply(now).await?;
             }
             self.announce(KeeperState::Ready);
@@ -216,7 +219,7 @@ impl Keeper {
                 let generations = certificates.rotation.proposal(None);
                 sleep_until(self.next_write).await;
                 if !self.is_apply_due {
-                    self.is_apply_due = self.targets.is_any_missing().await?;
+                    self.is_apply_due = self.targets.is_apply_needed().await?;
                 }
                 if self.is_apply_due {
                     self.apply(now).await?;
@@ -254,6 +257,7 @@ impl Keeper {
         let writes = self.targets.apply(&generations, now.wall).await?;
         self.is_apply_due = false;
         if writes > 0 {
+            self.next_write = Instant::now() + BETWEEN_WRITES;
             tracing::info!(writes, "applied the webhook configurations");
         }
         Ok(())

@@ -181,15 +181,27 @@ impl Targets {
         Ok(1)
     }
 
-    /// Returns whether a webhook configuration that was applied does not exist any more.
-    pub(super) async fn is_any_missing(&self) -> Result<bool, ClientError> {
+    /// Returns whether a webhook configuration that was applied does not exist any more, or a definition has lost the conversion that was
+    /// applied, for example because its manifest replaced it.
+    pub(super) async fn is_apply_needed(&self) -> Result<bool, ClientError> {
         let Some(service) = &self.apply else { return Ok(false) };
-        let Configurations { mutating, validating, .. } = self.webhooks.configurations(service);
+        let Configurations { mutating, validating, conversions } = self.webhooks.configurations(service);
         for (client, is_wanted) in
             [(&self.mutating, mutating.is_some()), (&self.validating, validating.is_some())]
         {
             let key = ObjectKey::<DynamicObject>::new((), service.configuration_name());
             if is_wanted && client.get_metadata(&key).await?.is_none() {
+                return Ok(true);
+            }
+        }
+        for (name, _) in conversions {
+            let key = ObjectKey::<DynamicObject>::new((), &*name);
+            // A deleted definition has no objects to convert. Its conversion is applied when it exists again.
+            let present = self.definitions.get(&key).await?;
+            let is_lost = |definition: &DynamicObject| {
+                !definition.data.pointer(CONVERSION_CONFIG).is_some_and(|config| self.is_ours(config))
+            };
+            if present.as_ref().is_some_and(is_lost) {
                 return Ok(true);
             }
         }

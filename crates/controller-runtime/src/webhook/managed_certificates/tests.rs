@@ -493,3 +493,27 @@ async fn a_missing_namespace_of_the_secret_is_reported_until_it_is_created() {
     create_namespace(&env, "elsewhere").await;
     replica.ready().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_definition_that_its_manifest_replaces_gets_its_conversion_back() {
+    let env = environment().await;
+    let client = client(&env);
+    let key = ObjectKey::<CustomResourceDefinition>::new((), "carts.example.com");
+    for certificates in [None, Some(SelfManagedCertificates::new(&service()))] {
+        let metrics = Metrics::default();
+        let webhooks = webhooks(&metrics);
+        webhooks.register(vec![Registration::converter::<Cart, (v1::Cart,)>()]).unwrap();
+        let replica = Replica::with(&env, certificates, true, webhooks, metrics);
+        replica.ready().await;
+        let mut definition = client.get(&key).await.unwrap().unwrap();
+        let applied = definition.spec.conversion.take();
+        assert!(applied.as_ref().is_some_and(|conversion| conversion.strategy == "Webhook"));
+        client.update(&definition).await.unwrap();
+        eventually(MINUTE, async || {
+            let definition = client.get(&key).await.unwrap().unwrap();
+            (definition.spec.conversion == applied).then_some(()).ok_or("it has no conversion yet".to_owned())
+        })
+        .await
+        .unwrap();
+    }
+}
