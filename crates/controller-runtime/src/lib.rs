@@ -29,11 +29,11 @@
 //!
 //! # Mental model
 //!
-//! A change of an object becomes an [`Event`] with the old and the new state (each a [`Lazy`], decoded on first access). A
-//! [`Predicate`] passes or drops the event. An [`EventHandler`] turns it into requests: the [`ObjectKey`] of the object or of its
-//! owner, or the requests that a mapping function returns. The [`workqueue`] holds each request at most once and hands it to a
-//! worker, which calls the [`Reconciler`]. The reconciler reads from caches ([`Cached`]) and writes through the [`Client`]. It
-//! returns an [`Action`] or an error, which determines when the request runs again.
+//! A cache watches a kind, and makes each change of an object an [`Event`] with the old and the new state (each a [`Lazy`], decoded
+//! on first access). A [`Predicate`] passes or drops the event. An [`EventHandler`] maps it to requests: the [`ObjectKey`] of the
+//! object or of its owner, or the requests that a mapping function returns. The [`workqueue`] holds each request at most once and
+//! passes it to a worker, which calls the [`Reconciler`]. The reconciler reads from caches ([`Cached`]), writes through the
+//! [`Client`], and returns an [`Action`] or an error. This result determines when the request runs again.
 //!
 //! A [`Manager`] holds the caches and controllers and runs them. A [`Builder`] connects sources, predicates and handlers to a
 //! reconciler.
@@ -46,14 +46,14 @@
 //!
 //! # Features
 //!
-//! All are off by default:
+//! All features are off by default:
 //!
 //! - `clap` adds `manager::Flags`, the command-line flags of an operator, and `operator::Operator`, the commands of its
 //!   program: run the operator, and print its manifests, rights and CustomResourceDefinitions. It includes `manifests`.
 //! - `gzip` requests compressed responses from the API server. For clients that you create yourself, use the feature `gzip` of
-//!   `kube`. The API server compresses responses of more than 128 KiB; watches are never compressed. Compression pays off if the
-//!   API server is far away. Within a cluster it takes more time on both sides than it saves on the network, so it is off by
-//!   default, unlike in client-go.
+//!   `kube`. The API server compresses responses of more than 128 KiB; watches are never compressed. Compression saves time if the
+//!   API server is far away. Within a cluster it costs more time on both sides than it saves on the network. So, unlike in
+//!   client-go, it is off by default.
 //! - `http2` adds `serving::MetricsServerOptions::enable_http2`. The client uses HTTP/2 without this feature.
 //! - `logging` adds the module `logging`: levels, a filter and JSON for the log of an operator, and flags for them.
 //! - `manifests` adds the module `manifests`: the objects that deploy an operator, computed from its registrations.
@@ -62,18 +62,19 @@
 //!
 //! # Logs and traces
 //!
-//! The feature `logging` sets up the log of an operator. Failed reconciles are logged at `ERROR`. The first eight attempts in a row
-//! are logged at `DEBUG` if the failure usually passes: a conflict, a write that was refused or interrupted because the process
-//! does not hold the lease, or a read of a cache that is not synced.
+//! The feature `logging` sets up the log of an operator. Failed reconciles are logged at `ERROR`, except failures that a retry
+//! usually cures: a conflict, a write that was refused or interrupted because the process does not hold the lease, and a read of a
+//! cache that is not synced. Of these, the first eight in a row for a request are logged at `DEBUG`.
 //!
-//! All logs and spans go through `tracing`. Each reconcile is a span with controller, request, `reconcileID` and attempt, under
-//! the names of controller-runtime's log fields. The feature `opentelemetry` exports them: see `docs/book/src/guides/opentelemetry.md`.
+//! All logs and spans go through `tracing`. Each reconcile is a span with controller, request, `reconcileID` and attempt. These
+//! fields have the names of the log fields of Go's controller-runtime. The feature `opentelemetry` exports the spans: see
+//! `docs/book/src/guides/opentelemetry.md`.
 //!
 //! # Cancellation
 //!
-//! Every future of this crate may be dropped. Dropping [`Manager::run`] stops its controllers at their next `.await`, as a
-//! crash would, and leaves no task behind. A reconcile is dropped at an `.await` when it exceeds its timeout, or when it still
-//! runs at the end of the manager's shutdown timeout.
+//! Every future of this crate may be dropped. Dropping the future of [`Manager::run`] stops its controllers at their next
+//! `.await`, as a crash would, and leaves no task behind. The manager drops a reconcile at an `.await` if the reconcile exceeds its
+//! timeout, or still runs at the end of the manager's shutdown timeout.
 //!
 //! # Defaults
 //!

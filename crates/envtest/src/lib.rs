@@ -23,21 +23,21 @@
 //! so that a test can pause time (`#[tokio::test(start_paused = true)]`) and observe exact delays. [`Transport::Tcp`]
 //! uses a real socket, which other processes can reach.
 //!
-//! Environments share nothing. Start one per test, and run the tests in parallel. If tests share an environment, because it is
-//! a real cluster, give each its own [namespace](Environment::namespace).
+//! Environments share nothing. Start one per test, and run the tests in parallel. If several tests use the same real cluster, give
+//! each test its own [namespace](Environment::namespace).
 //!
 //! [`Builder::cluster`] runs a test on another cluster: the binaries of `KUBEBUILDER_ASSETS` ([`Assets`]), or an existing
 //! cluster ([`Cluster::Existing`]). [`Cluster::from_env`] selects the cluster by the environment variables of Go's envtest.
 //! On such clusters time must not be paused, and your crate must enable a TLS feature of `kube`.
 //!
-//! [`Operator`] starts, stops and crashes the manager under test. A [`CrashPoint`] selects a write before or after which it
-//! crashes. [`faults`] of the embedded server ([`Environment::server`]) refuse, delay or lose requests.
+//! [`Operator`] starts, stops and crashes the manager under test. A [`CrashPoint`] selects a request of the manager, before or
+//! after which it crashes. [`faults`] of the embedded server ([`Environment::server`]) refuse, delay or lose requests.
 //!
-//! [`Environment::user`] and [`Environment::service_account`] create users that have exactly the rights of manifests.
-//! [`User::rights`] reports which rights a test did not need, and which were missing.
+//! [`Environment::user`] and [`Environment::service_account`] create users with exactly the rights (RBAC permissions) of the
+//! roles in manifests. [`User::rights`] reports rights that the test did not use, and rights that were missing.
 //!
-//! [`Instance::serve_webhooks`] installs the webhook configurations of the manager, from its registrations or from files
-//! ([`Builder::webhooks_from`]), and replaces their Service by the address of the operator under test. [`Operator::start`] waits
+//! [`Instance::serve_webhooks`] installs webhook configurations: those computed from the manager's registrations, or files
+//! ([`Builder::webhooks_from`]). It replaces their Service by the address of the operator under test. [`Operator::start`] waits
 //! until the webhooks answer.
 //!
 //! [`eventually_object`], [`eventually_list`], [`consistently_object`] and [`eventually_gone`] wait for the effects of an
@@ -74,7 +74,7 @@
 //!
 //! # Cleanup
 //!
-//! Dropping an environment, also during a panic, ends its tasks, kills its processes and waits for them, and removes their files.
+//! Dropping an environment ends its tasks, kills its processes and waits for them, and removes their files, also during a panic.
 //! Objects in an existing cluster remain, unless [`Environment::stop`] and [`TestNamespace::delete`] remove them. If the test
 //! process itself is killed, processes of a control plane keep running.
 //!

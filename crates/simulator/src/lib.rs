@@ -44,22 +44,23 @@
 //! # Mental model
 //!
 //! A run consists of the operator, an embedded API server with its controllers, remote systems, other programs and a user, on one
-//! thread and in paused time. Every request, every answer, every remote effect and every event of a watch stops at the border
-//! of the process. When no task can run, the simulation lets one of them pass, and the tasks run until all are idle
-//! again. A fixed rule determines the order: the oldest answer, then the oldest call, then the watch with the oldest
-//! unread event, then the garbage collector; then the next step of the user, if nothing has changed for a while; then
-//! time jumps to the next timer. A run that follows this rule is the *run without faults*.
+//! thread and in paused time. The simulation holds back every call to the API server or a remote system, every answer, and every
+//! event of a watch. When no task can run, it delivers one of them, and the tasks run until all are idle again. A fixed rule
+//! determines the order: the oldest answer, then the oldest call, then the watch with the oldest unread event, then an action of
+//! the garbage collector; then the next step of the user, if nothing has changed for a while; then time jumps to the next timer. A
+//! run that follows this rule is the *run without faults*.
 //!
-//! A *plan* is a short list of deviations from that run. Each names a call or a watch event: `crash after create
-//! configmaps default/page #1`. [`Explore`] chooses the plans that are tried. [`Oracle`] lists the rules that a run can violate; above
-//! all, it must end with the same objects as the run without faults. Uids, generated names, ids of remote systems and times may
-//! differ, but references must lead to corresponding objects. A name that contains a time or a random text counts as generated. The crate makes no assumption about the purpose of an operator: its own
-//! run without faults is the specification.
+//! A *plan* is a short list of deviations from that run. Each deviation names a call or a watch event: `crash after create
+//! configmaps default/page #1`. [`Explore`] selects the plans to try. [`Oracle`] lists the rules that a run can violate. The most
+//! important rule is that a run ends with the same objects as the run without faults. Uids, generated names, ids of remote systems
+//! and times may differ, but references must lead to corresponding objects. A name that contains a time or a random text counts as
+//! generated. The simulation has no other description of the operator's purpose: the operator's own run without faults is the
+//! specification.
 //!
-//! The simulation plays the run without faults three times. The first two have the same seed and must be equal, action by action. If
-//! they are not, the operator depends on hash order, random numbers, the system's clock, threads or statics, and the simulation reports
-//! the first action that differs. The third run has another seed and date. It shows which values, such as ids of remote systems,
-//! differ from run to run.
+//! The simulation plays the run without faults three times. The first two runs have the same seed and must be equal, action by
+//! action. If they differ, the operator depends on hash order, random numbers, the system's clock, threads or statics, and the
+//! simulation reports the first action that differs. The third run has another seed and date. Values that differ only there, such
+//! as ids of remote systems, may differ in all runs.
 //!
 //! # A finding
 //!
@@ -85,16 +86,22 @@
 //!
 //! # The world
 //!
-//! The world is the cluster and everything else that the operator can change. [`Simulation::replicas`] runs several processes of the
-//! operator with leader election, [`Simulation::also`] other operators, and [`Simulation::actor`] controllers of the cluster, such as
-//! those in [`actors`]. A [`Remote`] is a fake of a system other than the API server.
+//! The *world* is the cluster and all remote systems that the operator can change. [`Simulation::replicas`] runs several processes
+//! of the operator with leader election. [`Simulation::also`] adds another operator, and [`Simulation::actor`] a controller of the
+//! cluster, such as those in [`actors`]. A [`Remote`] is a fake of a system other than the API server. The world is *quiet* when
+//! nothing has changed for a while (see [the bounds](#defaults-and-bounds)).
 //!
-//! # Parts of runs that are not played
+//! # Parts of runs that are skipped
 //!
-//! All runs begin with a copy of one server, in which the kinds are installed. A run with one crash begins at the crash, in a copy of the
-//! world of the run without faults, if no step is under way there and the simulation has one process and no remote systems. A run whose
-//! deviations are crashes of the only tested process ends once the world equals that of the run without faults after two steps in a row.
-//! A violation is always played again from the start.
+//! To save time, the simulation does not play each run in full:
+//!
+//! - All runs begin with a copy of one server, in which the kinds are installed.
+//! - A run with one crash begins at the crash, in a copy of the world of the run without faults, unless a step is under way at that
+//!   point, or the simulation has several processes or remote systems.
+//! - A run whose deviations are crashes of the only tested process ends when, after two steps in a row, the world equals that of the
+//!   run without faults.
+//!
+//! A run that violates a rule is always played again from the start.
 //!
 //! # Requirements of an operator
 //!
@@ -105,8 +112,8 @@
 //!
 //! # Cancellation
 //!
-//! A crash first cuts the connection of the process, so that no request of a `Drop` reaches the server. Then it drops the future of
-//! [`Manager::run`](controller_runtime::Manager::run) with everything in it. Calls that were carried out keep their effect.
+//! A crash first cuts the connection of the process, so that no request made while values are dropped reaches the server. Then it
+//! drops the future of [`Manager::run`](controller_runtime::Manager::run). Calls that were carried out keep their effect.
 //!
 //! # Defaults and bounds
 //!
@@ -117,12 +124,12 @@
 //! | plans of [`Explore::random`] | 1,000 |
 //! | runs and real time to shrink a plan | 200, and the budget of the search, but at least 10 s |
 //! | time that watch events are held back | 2 virtual minutes; 10 virtual seconds if no more events arrive; 30 virtual seconds for a timer of the operator |
-//! | real time without progress of a run, in which it could run | 10 s, then the run is a finding; after 60 s the test process ends |
+//! | real time without progress, because a task is always ready or blocks the thread | 10 s, then the run is a finding; after 60 s the test process ends |
 //! | longest time until quiet, after a step or crash | 1 virtual hour; 12 series of changes after pauses of more than 20 minutes |
 //! | outage of a resource or remote system | 60 virtual seconds |
 //! | delay of a call | 10 virtual seconds |
 //! | processes of `SIMULATION_JOBS` | 256 |
-//! | attempts of a step | 600, one a virtual second; of an attempt seven virtual days |
+//! | attempts of a step | 600, one each virtual second; an attempt may last seven virtual days |
 //! | time that an operator waits for the user's next step before it is started again | 60 virtual seconds |
 //! | actions of a run | 2,000,000 |
 //! | crashes of the run without faults at which runs begin | 10,000, with 200,000 objects in all; others are played from the start |
@@ -130,12 +137,12 @@
 //!
 //! # Limitations
 //!
-//! - Watches of caches break with 410 only. Reads are never outdated, except those of caches.
-//! - If the result depends on the order of requests, such as a port that the first request gets, it differs from that of the run without faults:
-//!   mask the field.
-//! - If the operator needs each state of an object, for example to count its changes, its result differs when a fault hides a state from it:
-//!   mask the field.
-//! - Values that are computed of others, such as checksums of generated passwords, are not compared with them.
+//! - Watches of caches break only with 410. Reads from the API server are never outdated; reads from caches are.
+//! - If a field depends on the order of requests, such as a port that the first request gets, it may differ from the run without
+//!   faults. Exclude the field with [`Simulation::mask`].
+//! - If a field depends on each intermediate state of an object, such as a count of its changes, it differs when a fault hides a
+//!   state from the operator. Exclude the field with [`Simulation::mask`].
+//! - The simulation does not check values that are computed from generated values, such as the checksum of a generated password.
 //! - Only one process crashes at a time. The clocks of processes do not differ.
 //! - Of the API server's controllers, only the garbage collector and the protection of volumes can act late; the others act at
 //!   once after each commit. Webhooks of the operator are not called.

@@ -1,4 +1,4 @@
-//! The controller: makes the cluster match each Guestbook.
+//! The controller: creates and updates the Deployment and the ConfigMap of each Guestbook, and reports its condition.
 
 use controller_runtime::{
     Action, Builder, Cached, Context, Kind, Lazy, Manager, ObjectKey, ReadError, ReconcileError, Reconciler,
@@ -52,7 +52,7 @@ fn users_of_theme(
 ) -> impl Fn(&ConfigMap) -> Result<Vec<ObjectKey<Guestbook>>, ReadError> + Send + Sync {
     move |theme: &ConfigMap| {
         let mut users = guestbooks.list_lazy()?;
-        // Only Guestbooks in the theme's namespace are decoded. One that does not fit its type is left out.
+        // Decodes only Guestbooks in the theme's namespace, and skips a Guestbook that does not fit its type.
         users.retain(|guestbook| {
             guestbook.meta().namespace() == theme.metadata.namespace.as_deref()
                 && guestbook.object().is_ok_and(|guestbook| guestbook.spec.theme == theme.metadata.name)
@@ -78,7 +78,7 @@ struct NameTaken {
 
 /// The theme of a Guestbook.
 enum Theme {
-    /// Its style sheet; `None` if the Guestbook names no theme, or the theme has no style sheet.
+    /// Style sheet of the theme; `None` if the Guestbook names no theme, or the theme has no style sheet.
     Style(Option<String>),
     NotFound(ThemeNotFound),
 }
@@ -101,7 +101,7 @@ impl Reconciler for GuestbookReconciler {
         if guestbook.metadata.deletion_timestamp.is_some() {
             return self.archive(&guestbook, cx).await;
         }
-        // Before everything else, so that a deletion at any later point waits for the archive.
+        // Before all other writes, so that a later deletion waits for the archive.
         cx.client().add_finalizer(&*guestbook, FINALIZER).await?;
 
         let style = match self.theme(&guestbook)? {
@@ -163,7 +163,7 @@ impl GuestbookReconciler {
         cx: &Context,
     ) -> Result<(), ReconcileError> {
         let before = ObjectKey::of(child).map(|key| cached.get(&key)).transpose()?.flatten();
-        // The apply is forced: it would take over the fields of an object with another controller or without one.
+        // The apply is forced: it would also overwrite fields of an object that this Guestbook does not control.
         if let Some(foreign) = before.as_deref().filter(|before| !is_controlled_by(*before, guestbook)) {
             let child = format!(
                 "{} {}/{}",

@@ -4,8 +4,8 @@
 //! ConfigMap with the page, and reports in the status whether both exist as specified. It retries with back-off while the
 //! theme of a Guestbook does not exist, and archives the greeting before a Guestbook is deleted.
 //!
-//! Modules in reading order: [`api`] (the kind), [`controller`] (the operator: the part to copy), [`demonstration`],
-//! [`progress`] (its output) and [`cluster`] (embedded or existing cluster).
+//! Modules in reading order: [`api`] (the kind), [`controller`] (the part to copy), `children` (the owned objects),
+//! [`demonstration`], [`progress`] (the output of the demonstration) and [`cluster`] (embedded or existing cluster).
 
 pub mod api;
 mod children;

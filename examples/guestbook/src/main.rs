@@ -38,7 +38,7 @@ struct Args {
     /// Run on the cluster of this context (of --kubeconfig, $KUBECONFIG or ~/.kube/config)
     #[arg(long, value_name = "NAME")]
     context: Option<String>,
-    /// Run the demonstration on an existing cluster, too: creates, changes and deletes three Guestbooks
+    /// Also run the demonstration on an existing cluster: creates and changes three Guestbooks, and deletes one
     #[arg(long)]
     demo: bool,
     /// Address of the embedded API server; port 0 selects a free port

@@ -43,8 +43,8 @@ use crate::{
 /// # }
 /// ```
 ///
-/// A request need not be the key of an object: every type that is a [`Request`] can be used, such as the name of a tenant.
-/// Sources enqueue the requests:
+/// A request need not be the key of an object. It can have any type that implements [`Request`], such as the name of a tenant.
+/// Sources enqueue such requests:
 ///
 /// ```
 /// # use controller_runtime::{
@@ -139,8 +139,8 @@ impl<'m> Builder<'m> {
     /// # }
     /// ```
     ///
-    /// With [`DynamicKind::metadata`], only the metadata of the kind are watched and cached, unless another controller
-    /// or cache of the manager reads whole objects of it.
+    /// With [`DynamicKind::metadata`], the manager watches and caches only the metadata of the objects, unless another of its
+    /// controllers or caches reads whole objects of the kind.
     ///
     /// ```
     /// use kube::core::{DynamicObject, PartialObjectMeta};

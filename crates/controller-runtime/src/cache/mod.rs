@@ -1,12 +1,15 @@
 //! Caches: all objects of a kind, listed once, then kept up to date by a watch.
 //!
-//! A manager opens one list and watch per resource and selection, regardless of how many controllers read it and as
-//! which Rust types. Objects are shared as [`Arc`](std::sync::Arc)s, so a read copies nothing and no reader can change
-//! an object that another reader holds. Events and metadata-only reads return [`Lazy`] states: their [`Meta`] is
-//! decoded, the object itself is decoded on demand.
+//! A manager opens one list and watch per resource and selection (namespaces, labels and fields), regardless of how many
+//! controllers read the objects, and as which Rust types. Most objects are stored compressed, and decoded when they are read.
+//! Decoded objects are shared as [`Arc`](std::sync::Arc)s: a read copies no object, and no reader can change an object that
+//! another reader holds. Events and metadata-only reads return [`Lazy`] states, whose [`Meta`] is decoded, and which decode the
+//! object itself on demand.
 //!
 //! Types, in reading order: [`Cached`] (reads), [`Caches`] (declares caches), [`Index`], [`Selection`] and [`LabelSelector`]
-//! (find objects). Of the folders, each imports only from those before it:
+//! (find objects).
+//!
+//! Folders of the source; each imports only from those before it:
 //!
 //! 1. `objects`: states of objects. Several types of one kind share the text of each object (`incoming_object`).
 //! 2. `query`: which objects a cache holds: resource, namespaces, selectors, options.
@@ -19,7 +22,7 @@
 //! # Limitations
 //!
 //! - A resync interval cannot be set for a single namespace.
-//! - [`CacheOptions`] cannot be set for a single kind that is known only at run time: those for `DynamicObject` apply to all
+//! - [`CacheOptions`] cannot be set for a single kind that is known only at run time: options for `DynamicObject` apply to all
 //!   such kinds.
 //! - Cached lists have a [limit](Selection::limit), but no continue token.
 //! - Watches always request bookmarks, which every API server supports; there is no option to turn them off.

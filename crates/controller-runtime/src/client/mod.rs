@@ -29,25 +29,25 @@
 //!
 //! # Mental model
 //!
-//! A method of [`Client`] makes a request, methods of the request set its options, and awaiting it sends it. The
-//! request first passes the [`Interceptor`]s, then waits for the client's rate limit, if there is one. Before a write is sent, the
-//! [`WriteGate`] checks it.
+//! A method of [`Client`] makes a request, methods of the request set its options, and `.await` sends it. The request first
+//! passes the [`Interceptor`]s, and then waits for the client's rate limit, if there is one. The [`WriteGate`] checks a write
+//! before it is sent; that of a manager refuses writes while this process is not the leader.
 //!
-//! An update, a delete and a [`Patch::between`] two states take an object that was read before, and apply only to this version
-//! of this object. If the object has changed since it was read, the request fails with a [`Conflict`]. Applies and patches written
-//! by hand apply to any object of the name.
+//! An update, a delete and a [`Patch::between`] two states take an object that was read before, and apply only to the same
+//! version (`uid` and `resourceVersion`). If the object has changed since it was read, the request fails with a [`Conflict`]. An
+//! apply, or a patch written by hand, applies to any object of the name.
 //!
-//! When the API server answers 429 or 503 with `Retry-After`, or a read with another 5xx code and this header, the client waits
-//! and sends the request again, at most ten times and for a minute. Each request has a deadline, which includes these retries: 60 s, unless
-//! the client or the request sets another ([`ClientBuilder::request_timeout`]).
+//! The client waits and repeats a request if the API server answers with `Retry-After` and the code 429 or 503, or, for a read,
+//! another 5xx code. It repeats a request at most ten times and for a minute. Each request has a deadline, which includes these
+//! retries: 60 s, unless the client or the request sets another ([`ClientBuilder::request_timeout`]).
 //!
 //! If a write exceeds its deadline, it may or may not have been carried out ([`ClientError::is_outcome_unknown`]), and cached reads
 //! show the previous state until the watch delivers the change. So the next attempt should read the object again before it
 //! decides, and should create objects with a fixed name: with a `generateName` it would create a second object.
 //!
-//! The reads of this module go to the API server. [`Cached`](crate::Cached) reads caches. The two are separate types,
-//! so that the code shows where data may be stale. A write through this client is visible in the caches at once,
-//! provided the response is the object: responses to a write of `scale`, an `eviction` or a `binding` are not.
+//! A [`Client`] reads from the API server, and a [`Cached`](crate::Cached) reads from a cache. The two are separate types, so
+//! that the code shows where data may be stale. A write through the client of a manager is visible in the manager's caches at
+//! once, provided the response is the object. Responses to writes of `scale`, `eviction` and `binding` are not the object.
 //!
 //! The [`kube::Client`] underneath must not repeat requests. With [`default_retry`](kube::Config::default_retry) on, as in
 //! [`kube::Client::try_default`], it would send a create again after a 504, and with a `generateName` create two
@@ -59,7 +59,7 @@
 //! Not supported: requests in protobuf; strategic merge patches computed from two objects; `exec`, logs and port forwarding
 //! (use [`Client::kube`]).
 //!
-//! # Modules, in reading order
+//! # Folders of the source, in reading order
 //!
 //! Each folder imports only from those before it.
 //!

@@ -36,23 +36,23 @@ use crate::{
 
 /// Runs controllers and other [`Runnable`]s, which share its clients and caches.
 ///
-/// A handle: its clones refer to the same manager. A manager owns its controllers and runnables, so these
-/// must not hold a `Manager`: they use [`RunContext::manager`] or a [`WeakManager`].
+/// A `Manager` is a handle: its clones refer to the same manager. The manager owns its controllers and runnables, so these must
+/// not hold a `Manager`. They use [`RunContext::manager`] or a [`WeakManager`].
 ///
 /// # Lifecycle
 ///
-/// [`Manager::run`] starts runnables in groups, one after the other: servers of metrics and probes, webhooks, caches,
-/// runnables without leader election, then controllers. Each group starts when the previous one is ready: its servers
-/// listen, and its caches have received their initial list. With [leader election](ManagerOptions::leader_election) the
-/// last group waits until this process leads. When the process loses the lease, that group is dropped and the process
-/// is a standby again.
+/// [`Manager::run`] starts runnables in groups, one after the other: servers of metrics and probes; webhooks; caches;
+/// runnables without leader election; [warm-ups](Manager::add_warm_up); controllers and other runnables with leader election.
+/// Each group starts when the previous one is ready: when its servers listen, or its caches have received their initial list.
+/// With [leader election](ManagerOptions::leader_election) the last group waits until this process leads. When the process
+/// loses the lease, the manager drops that group, and the process is a standby again.
 ///
-/// When the shutdown future completes, the manager stops the groups in reverse order: no new reconcile begins, and
-/// running ones may finish within [`ManagerOptions::graceful_shutdown_timeout`]. Then the manager drops those that
-/// still run, and names them in its error. It releases the lease only when nothing that needs the lease runs any more.
+/// When the shutdown future completes, the manager stops the groups in reverse order. No new reconcile begins, and running
+/// reconciles may finish within [`ManagerOptions::graceful_shutdown_timeout`]. After this time the manager drops reconciles that
+/// still run, and its error names them. It releases the lease when nothing that needs the lease runs any more.
 ///
-/// If a runnable fails, the whole manager stops in the same order. While the manager runs, runnables can be added, and
-/// start at once if their group has started; they can also be [removed](RunnableHandle::remove).
+/// If a runnable fails, the whole manager stops in the same order. Runnables can be added and
+/// [removed](RunnableHandle::remove) while the manager runs. An added runnable starts at once if its group has started.
 ///
 /// Two managers in one process, or two successive runs of one, are independent of each other. Only two things are
 /// process-wide: a panic hook, which records the place of a panic in a reconcile and then calls the previous hook, and
@@ -65,7 +65,7 @@ use crate::{
 /// lost, the log names it, and the check `leader-election` of `/healthz` fails, so that Kubernetes restarts the
 /// process. Until then the reconcile continues without the lease, and [`Manager::client`] refuses its writes.
 ///
-/// On a single-threaded runtime nothing else runs meanwhile: the lease is not renewed, so another process takes it
+/// On a single-threaded runtime such a reconcile blocks everything else: the lease is not renewed, so another process takes it
 /// over; no probe is answered; no timeout fires; no shutdown begins. Two guarantees still hold: writes are refused once
 /// the lease has expired, and the second signal ends the process ([`Manager::run_until_signal`]). Move long
 /// computations to [`tokio::task::spawn_blocking`].

@@ -1,14 +1,15 @@
 //! Predicates: filters of events between cache and handler.
 //!
-//! A predicate receives the event with the old and the new state, and must not block. Predicates are evaluated behind the cache:
-//! objects of dropped events are not reconciled, but are still watched and held in memory.
+//! A predicate receives the event with the old and the new state, and must not block. Predicates run after the cache has
+//! stored the change: objects of dropped events are not reconciled, but they are still watched and held in memory.
 //!
 //! The predicates of this module read only metadata ([`Meta`](crate::cache::Meta)), so that objects of dropped events are never
-//! decoded. The exception is [`Changed`], which compares any part of an object. Your own predicates may decode the object
-//! ([`Lazy::object`](crate::Lazy::object)), and must then decide whether events of objects that do not fit their type pass.
+//! decoded. The exception is [`Changed`], which compares any part of an object. Your own predicates may decode the object with
+//! [`Lazy::object`](crate::Lazy::object). Such a predicate must handle the error of an object that does not fit its type, and
+//! pass or drop the event.
 //!
-//! A [`LabelSelector`] as predicate can do more: unless an unfiltered cache of the kind exists, the API server sends only the
-//! objects that it selects.
+//! A [`LabelSelector`] as predicate also filters on the API server: unless an unfiltered cache of the kind exists, the API server
+//! sends only objects that the selector matches.
 
 mod changed;
 mod combine;

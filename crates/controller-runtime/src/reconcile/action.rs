@@ -22,22 +22,22 @@ pub(crate) enum NextRun {
 }
 
 impl Action {
-    /// Makes the result of a request that is done until the next event. Resets the failure count of the request.
+    /// Ends the work on the request until the next event. Resets the failure count of the request.
     pub const fn done() -> Self {
         Self::next(NextRun::Done)
     }
 
-    /// Makes the result of a request that is reconciled again with the growing delays of the rate limiter, as after failures. The
-    /// run itself does not count as failed in metrics and logs.
+    /// Reconciles the request again after the growing delays of the rate limiter, as after failures. Metrics and logs do not count
+    /// the run as failed.
     pub const fn requeue() -> Self {
         Self::next(NextRun::Requeue)
     }
 
-    /// Makes the result of a request that is reconciled again after `delay`, or earlier if an event enqueues it. Resets the failure
-    /// count of the request; no rate limit applies.
+    /// Reconciles the request again after `delay`, or earlier if an event enqueues it. Resets the failure count of the request; no
+    /// rate limit applies.
     ///
-    /// A delay of zero is [`Action::requeue`]: it backs off, so that a computed delay that has become zero cannot make a
-    /// reconcile loop without a pause. (In Go a delay of zero means no requeue. If the request is done, return [`Action::done`].)
+    /// A delay of zero is the same as [`Action::requeue`]. So a computed delay that has become zero does not make the controller
+    /// reconcile in a loop without a pause. (In Go a delay of zero means no requeue. If the request is done, return [`Action::done`].)
     ///
     /// ```
     /// use std::time::Duration;

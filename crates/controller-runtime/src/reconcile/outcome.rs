@@ -1,8 +1,8 @@
-//! Outcomes of a reconcile.
+//! Outcome of one run of a reconciler, including panics and timeouts.
 
 use super::{Action, NextRun, ReconcileError};
 
-/// Outcome of a reconcile.
+/// Outcome of one run of a reconciler.
 #[derive(Debug)]
 pub(crate) enum Outcome {
     /// The reconciler returned.
@@ -14,7 +14,7 @@ pub(crate) enum Outcome {
 }
 
 impl Outcome {
-    /// Returns whether the request is done until the next event.
+    /// Returns whether the request waits for the next event, without a requeue or retry.
     pub(crate) fn is_done(&self) -> bool {
         matches!(self, Self::Returned(Ok(Action { next: NextRun::Done, .. })))
     }

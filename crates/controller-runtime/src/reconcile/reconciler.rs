@@ -6,8 +6,8 @@ use super::{Action, Context, ReconcileError, Request};
 
 /// Makes the cluster, or another system, match the spec of an object.
 ///
-/// A reconciler is called with a key, not with a change: it reads the current state, compares it with the desired one, and
-/// acts on the difference. It must be idempotent. After a deletion it is called as well; the cache then has no object of the key.
+/// A reconciler receives a key, not a change. It reads the current state, compares it with the desired state, and acts on the
+/// difference. It must be idempotent. It is also called after a deletion: then the cache has no object with the key.
 ///
 /// A controller never runs two reconciles of the same request at the same time.
 ///

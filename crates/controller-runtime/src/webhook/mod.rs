@@ -110,9 +110,10 @@
 //!
 //! # Server
 //!
-//! A manager with webhooks serves them by HTTPS on port 9443 ([`WebhookOptions`]), at the paths of controller-runtime
-//! (`/mutate-<group>-<version>-<kind>`, `/validate-…`, `/convert`). The server listens before caches start, because listing a kind
-//! may need its conversion, and stops after everything else. It runs on each replica, whether it leads or not.
+//! A manager with webhooks serves them over HTTPS on port 9443 ([`WebhookOptions`]), at the paths of Go's controller-runtime
+//! (`/mutate-<group>-<version>-<kind>`, `/validate-…`, `/convert`). The server listens before caches start, because a list of a
+//! kind may need its conversion webhook, and stops after the controllers. It runs on each replica, whether the replica leads or
+//! not.
 //!
 //! [`Webhooks::configurations`] returns the webhook configurations and conversion stanzas for the registered webhooks;
 //! [`WebhookOptions::apply_configurations`] applies them. Certificates come from files, which cert-manager may write,
@@ -120,17 +121,17 @@
 //!
 //! # Answers
 //!
-//! Mutating handlers change a typed object. The difference is applied to the raw object, so fields that the Rust type does not
-//! have are kept.
+//! Mutating handlers change a typed object. The server applies the difference to the raw object, so fields that the Rust type does
+//! not have are kept.
 //!
-//! A review is answered with HTTP status 200, and a status inside of the response:
+//! The answer to a review has HTTP status 200. The code of a refusal or failure is inside of the answer:
 //!
 //! - the code of a [`Rejection`], such as 403 or 422;
 //! - 400 if the object is not of the kind;
 //! - 500 after a panic, which affects no other request;
 //! - 504 if the handlers exceed the `timeout` in the request's query.
 //!
-//! A request that is not a review is answered with an HTTP status: 400 if the body is not an AdmissionReview, ConversionReview or
+//! The answer to a request that is not a review has an HTTP status: 400 if the body is not an AdmissionReview, ConversionReview or
 //! TokenReview, 404 if no webhook has the path, 413 if the body exceeds 7 MiB (3 MiB for conversions, 1 MiB for TokenReviews). Go
 //! answers malformed reviews with status 200.
 
