@@ -33,11 +33,11 @@ const THEME: &str = "roses";
 pub struct DemoGuestbooks([DynamicObject; 3]);
 
 impl DemoGuestbooks {
-    /// Reads the first Guestbook of each YAML file in `folder`.
+    /// Reads the Guestbook in each YAML file of `folder`.
     ///
     /// # Errors
     ///
-    /// A file cannot be read, is not YAML, or contains something other than a named Guestbook; there are not exactly three.
+    /// A file cannot be read, is not YAML, or contains something other than a named Guestbook; or there are not exactly three files.
     pub fn read(folder: &Path) -> anyhow::Result<Self> {
         let entries = fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
         let mut files = entries.map(|entry| Ok(entry?.path())).collect::<std::io::Result<Vec<PathBuf>>>()?;
@@ -75,7 +75,7 @@ fn read_guestbook(file: &Path) -> anyhow::Result<DynamicObject> {
     Ok(object)
 }
 
-/// Runs the demonstration in one namespace of a cluster on which the controller runs.
+/// Runs the demonstration in `namespace`, on a cluster on which the controller already runs.
 ///
 /// # Errors
 ///
