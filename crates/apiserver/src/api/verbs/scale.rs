@@ -138,6 +138,10 @@ async fn apply(call: &Call, bytes: &Bytes, options: &WriteOptions) -> Result<Rep
         } else {
             managed_fields::apply(schema, live, applied, &writer, on_conflict, &[])
         }?;
+        if !is_custom {
+            // Webhooks receive Go's form: no replicas are an absent field.
+            of_scale.served.conform(&mut scale);
+        }
         strict.report(call, options.field_validation)?;
         check_identity(call, &mut scale)?;
         Ok(RequestedState::new(scale, Ownership::Applied))
