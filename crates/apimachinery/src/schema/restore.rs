@@ -110,8 +110,8 @@ fn bytes(value: &Value) -> Result<(), String> {
         Value::String(text) => illegal_base64(text).map_or(Ok(()), |at| {
             Err(format!("error decoding from json: illegal base64 data at input byte {at}"))
         }),
-        // A list of bytes. Go accepts any numbers.
-        Value::Array(items) if items.iter().all(Value::is_number) => Ok(()),
+        // A list of bytes. Go accepts any numbers, and null as zero.
+        Value::Array(items) if items.iter().all(|item| item.is_number() || item.is_null()) => Ok(()),
         Value::Array(_) => Err("unrecognized type: uint8".to_owned()),
         other => Err(format!("cannot restore slice from {}", name(other))),
     }
