@@ -27,6 +27,12 @@ pub(super) trait BuiltinKind: fmt::Debug + Send + Sync {
         None
     }
 
+    /// Returns a sent object in the form of which its empty lists and maps are compared, if that differs from the object.
+    fn converted_form(&self, object: &Value) -> Option<Value> {
+        let _ = object;
+        None
+    }
+
     /// Sets the defaults that kube-apiserver first sets when it reads the stored object. A new object gets them just before it is stored,
     /// after it was prepared and validated. Returns whether the object lacked any of them.
     fn default_stored(&self, object: &mut Value) -> bool {
@@ -208,6 +214,10 @@ impl<K: BuiltinKind> Strategy for K {
 
     fn conversion_error(&self, object: &Value) -> Option<String> {
         BuiltinKind::conversion_error(self, object)
+    }
+
+    fn converted_form(&self, object: &Value) -> Option<Value> {
+        BuiltinKind::converted_form(self, object)
     }
 
     fn default_stored(&self, _served: &ServedKind, object: &mut Value) -> bool {

@@ -7,7 +7,7 @@ use kube_apimachinery::metadata;
 use kube_apimachinery::names;
 use kube_apimachinery::quantity::Quantity;
 use kube_apimachinery::status::FieldError;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::builtin_kind::BuiltinKind;
 use super::shared::amounts::Amounts;
@@ -24,6 +24,22 @@ pub(super) struct LimitRange;
 impl BuiltinKind for LimitRange {
     fn default(&self, range: &mut Value) {
         within(range, "spec", |spec| elements(spec, "limits").for_each(default_limit));
+    }
+
+    /// Defaults of containers exist in Go even if they are empty, so that an empty one is no change.
+    fn converted_form(&self, range: &Value) -> Option<Value> {
+        let mut converted = range.clone();
+        self.default(&mut converted);
+        within(&mut converted, "spec", |spec| {
+            for item in elements(spec, "limits").filter(|item| item["type"] == "Container") {
+                for defaults in ["default", "defaultRequest"] {
+                    if item[defaults].as_object().is_some_and(Map::is_empty) {
+                        item[defaults] = Value::Null;
+                    }
+                }
+            }
+        });
+        Some(converted)
     }
 
     /// Sets a missing name to a UUID, which kube-apiserver does for no other kind. Instead of drawing a second UUID, this derives one from
@@ -219,6 +235,19 @@ mod tests {
         let range = json!({"spec": {"limits": [limit]}});
         let errors: Vec<String> = validate(&range).iter().map(ToString::to_string).collect();
         assert_eq!(errors, expected);
+    }
+
+    /// Observed with kube-apiserver v1.36.3.
+    #[test]
+    fn empty_defaults_of_a_container_are_no_change() {
+        let range = json!({"spec": {"limits": [
+            {"type": "Container", "default": {}, "max": {"cpu": "2"}}, {"type": "Container", "defaultRequest": {}}, {"type": "Pod", "min": {}},
+        ]}});
+        let converted = LimitRange.converted_form(&range).unwrap();
+        let limits = &converted["spec"]["limits"];
+        assert_eq!(limits[0]["default"], json!({"cpu": "2"}));
+        assert_eq!(limits[1]["defaultRequest"], Value::Null);
+        assert_eq!(limits[2]["min"], json!({}));
     }
 
     #[test]
