@@ -143,12 +143,14 @@ impl<T> Receiver<T> {
         loop {
             // Created before the check, so that a change after the check ends the wait.
             let changed = self.shared.changed.notified();
+            // Read before the version, so that the last change before the end is not lost.
+            let is_closed = self.shared.is_closed.load(Ordering::Acquire);
             let version = self.shared.version.load(Ordering::Acquire);
             if version != self.seen {
                 self.seen = version;
                 return Ok(());
             }
-            if self.shared.is_closed.load(Ordering::Acquire) {
+            if is_closed {
                 return Err(Closed);
             }
             changed.await;
