@@ -89,7 +89,10 @@ impl<R: Request> Tracker<R> {
     pub(crate) fn forget_repeatable(&self, request: &R) -> bool {
         let mut inner = self.0.lock();
         let is_repeatable = inner.pending.get(request).is_none_or(|pending| !pending.only_once);
-        let _forgotten = if is_repeatable { inner.take_pending(request) } else { None };
+        let forgotten = if is_repeatable { inner.take_pending(request) } else { None };
+        // Causes are dropped without the lock.
+        drop(inner);
+        drop(forgotten);
         is_repeatable
     }
 
