@@ -104,6 +104,7 @@ impl<T: Default> Default for Sender<T> {
 
 impl<T> Drop for Sender<T> {
     fn drop(&mut self) {
+        // Before the notification, so that the woken receivers see it.
         self.shared.is_closed.store(true, Ordering::Release);
         self.shared.changed.notify_waiters();
     }

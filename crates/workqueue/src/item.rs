@@ -52,6 +52,7 @@ impl<'q, K> Item<'q, K> {
 
     /// Returns the key to its queue, and takes another key, if there is one and the queue is `here`.
     pub(crate) fn exchange(mut self, here: &Arc<Shared<K>>) -> Option<Loan<K>> {
+        // An item of another queue returns its key there when `self` is dropped.
         let loan = if Arc::ptr_eq(self.home(), here) { self.loan.take() } else { None };
         loan.and_then(|loan| here.exchange(loan))
     }

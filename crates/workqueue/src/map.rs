@@ -54,6 +54,7 @@ impl<K, V> Map<K, V> {
 impl<K: Eq + Hash, V> Map<K, V> {
     #[inline]
     pub(crate) fn get(&self, key: &K) -> Option<&V> {
+        // The usual case of a limiter without failures: the key is not hashed.
         if self.is_empty() {
             return None;
         }

@@ -97,6 +97,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         let mut adding = Adding { key: Some(key), flow: None };
         let add =
             |adding: &mut Adding<K>| self.shared.change(|inner, now| inner.core.add(adding, hash, how, now));
+        // `flow_of` is the user's code, so it runs between the two adds, without the lock.
         if add(&mut adding) == Added::NeedsFlow {
             adding.flow = adding.key.as_ref().and_then(|key| self.shared.flow_of(key));
             add(&mut adding);

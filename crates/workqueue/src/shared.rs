@@ -111,6 +111,7 @@ impl<K> Inner<K> {
         // When the queue is finished, every getter must return: each wakes the next.
         let runs = if self.core.is_finished() { usize::MAX } else { self.core.ready() };
         let [for_run, for_alarm] = self.getters.call(runs, self.core.next_due());
+        // A second shutdown turns draining into closed, which ends the wait of the drainers.
         let over = !self.drainers.is_empty() && (self.core.is_drained() || !self.core.is_draining());
         let drained = if over { self.drainers.call_all() } else { Vec::new() };
         Calls { for_run, for_alarm, drained }
@@ -171,6 +172,7 @@ impl<'q, K> Registration<'q, K> {
         if inner.core.is_drained() || !inner.core.is_draining() {
             return Poll::Ready(());
         }
+        // Registered under the lock of the check, so that no wake-up falls in between.
         self.ticket = Some(inner.drainers.register(self.ticket, cx.waker()));
         Poll::Pending
     }
@@ -186,6 +188,7 @@ impl<'q, K> Registration<'q, K> {
             match self.poll_once(cx.waker()) {
                 Polled::Found(item) => return Poll::Ready(Some(item)),
                 Polled::Finished => return Poll::Ready(None),
+                // When the alarm has fired a key may be due, so look again.
                 Polled::Wait(alarm) => ready!(self.alarm.poll(alarm, cx)),
             }
         }
@@ -201,6 +204,7 @@ impl<'q, K> Registration<'q, K> {
                 let alarm = inner.getters.set_alarm(ticket, inner.core.next_due());
                 return Err(Polled::Wait(alarm.map(|alarm| alarm.instant(self.shared.epoch))));
             }
+            // Leaving before `change` selects wakers lets it wake the next getter, if more keys are ready.
             Self::leave(&mut self.ticket, &mut inner.getters);
             match taken {
                 Taken::Key(loan) => Ok(loan),
@@ -217,6 +221,7 @@ impl<'q, K> Registration<'q, K> {
 impl<K> Drop for Registration<'_, K> {
     fn drop(&mut self) {
         if self.ticket.is_some() {
+            // `change` passes a wake-up that this task has not used to the next waiter.
             self.shared.change(|inner, _| Self::leave(&mut self.ticket, (self.list)(inner)));
         }
     }

@@ -45,8 +45,10 @@ impl Waiters {
             ticket.and_then(|ticket| self.waiters.binary_search_by_key(&ticket, |waiter| waiter.ticket).ok());
         if let Some(place) = known {
             let waiter = &mut self.waiters[place];
+            // The waiter has polled, so the next one may be woken.
             self.called -= usize::from(std::mem::take(&mut waiter.called));
             match &mut waiter.waker {
+                // `clone_from` keeps the stored waker if it wakes the same task.
                 Some(known) => known.clone_from(waker),
                 None => waiter.waker = Some(waker.clone()),
             }
@@ -70,6 +72,7 @@ impl Waiters {
 
     pub(crate) fn leave(&mut self, ticket: Ticket) {
         if let Ok(place) = self.waiters.binary_search_by_key(&ticket, |waiter| waiter.ticket) {
+            // A waiter that was woken and leaves must not block the next wake-up.
             self.called -= usize::from(self.waiters.remove(place).called);
         }
         self.alarm.take_if(|(keeper, _)| *keeper == ticket);
@@ -92,9 +95,11 @@ impl Waiters {
         let run = run.and_then(|place| self.take_waker(place));
         let keeper = due.and_then(|due| match self.alarm {
             Some((_, at)) if at <= due => None,
+            // The alarm is too late: its keeper must poll to set it again.
             Some((keeper, _)) => self.waiters.binary_search_by_key(&keeper, |waiter| waiter.ticket).ok(),
             // The woken waiter will poll, and then either set the alarm or leave and cause another one to be woken.
             None if self.called > 0 => None,
+            // `call` wakes the last waiter first, so the first one stays registered the longest.
             None => Some(0),
         });
         [run, keeper.and_then(|place| self.take_waker(place))]

@@ -219,6 +219,7 @@ impl<R: Request> Runnable for Arc<Controller<R>> {
                 },
             }
         };
+        // Without warm-up this ends the sources: no worker takes requests of further events.
         drop(sources);
         match failure {
             None => self.log.waiting_for_workers(),
@@ -235,6 +236,7 @@ impl<R: Request> Runnable for Arc<Controller<R>> {
         }
         // When this returns, everything has stopped, so that the lease may be released.
         pool.stop().await;
+        // After `stop`, so that `unfinished` can name reconciles that do not reach an `.await`.
         self.workers.lock().clear();
         self.log.workers_finished();
         Ok(())

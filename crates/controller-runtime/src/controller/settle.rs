@@ -27,6 +27,7 @@ pub(super) fn settle<R: Request>(
     match outcome {
         Outcome::Returned(Ok(Action { next: NextRun::Done, .. })) => queue.forget(request),
         Outcome::Returned(Ok(Action { next: NextRun::RequeueAfter(delay), priority })) => {
+            // As in Go, a run that asks for a later one has succeeded: its failures are forgotten.
             queue.forget(request);
             add(*priority, AddOptions::default().after(*delay));
         }

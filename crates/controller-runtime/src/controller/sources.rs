@@ -142,6 +142,7 @@ impl<R: Request> Sources<R> {
     /// Removes all sources, when the controller is dropped.
     pub(super) fn clear(&self) {
         let removed = std::mem::take(&mut self.entries.lock().all);
+        // Outside the lock, as in `remove`.
         drop(removed);
         self.changed.send_modify(|count| *count += 1);
     }
@@ -212,6 +213,8 @@ impl<R: Request> Sources<R> {
                 let stopped: Vec<u64> = running.keys().copied().filter(|id| !entries.may_run(*id)).collect();
                 for id in stopped {
                     if let Some(task) = running.remove(&id) {
+                        // Its end is not awaited: if the source starts again before, the numbers of the runs
+                        // keep the two apart.
                         task.abort();
                     }
                 }
@@ -231,6 +234,7 @@ impl<R: Request> Sources<R> {
                 }
                 Some(ended) = tasks.join_next() => match ended {
                     Ok(Ok(())) => {}
+                    // Only a required source ends with an error.
                     Ok(Err(error)) => return error,
                     // The task of a removed source was aborted.
                     Err(end) => if let Ok(panic) = end.try_into_panic() {
@@ -266,6 +270,7 @@ impl<R: Request> SourceRun<R> {
             let began = Instant::now();
             match self.run_once(limit).await {
                 Err(error) if entry.need == Need::Optional => {
+                    // The source ran for a while, so its failure is logged again even if the text is the same.
                     if began.elapsed() > RETRY {
                         *self.logged.lock() = None;
                     }
@@ -317,6 +322,7 @@ impl<R: Request> SourceRun<R> {
                 if *need == Need::Required {
                     return Err(late);
                 }
+                // An optional source may still sync, so it keeps running.
                 self.report_failure(&late);
             }
         }

@@ -39,6 +39,7 @@ impl<R: Request> Runnable for WarmUp<R> {
         let ready = async {
             controller.sources.synced().await;
             cx.set_ready();
+            // Only the other branches end the runnable.
             pending::<()>().await;
         };
         tokio::select! {

@@ -129,9 +129,11 @@ impl<R: Request> Worker<R> {
     async fn reconcile(&self, item: &Item<'_, R>) -> Instant {
         let RequestQueue { queue, tracker, .. } = &self.requests;
         let request = item.key();
+        // From the seeded generator, so that a simulation can be repeated with the same IDs.
         let id = uuid::Builder::from_random_bytes(self.rng.lock().u128(..).to_be_bytes()).into_uuid();
         let began = Instant::now();
         let attempt = queue.num_requeues(request);
+        // Events that are recorded from now on are causes of the next run.
         let beginning = tracker.begin(request, attempt);
         let lag = beginning.since.map(|since| began.duration_since(since));
         let cx = Context {

@@ -58,6 +58,7 @@ impl<R: Request> WorkerPool<R> {
 
     /// Starts missing workers. Returns all that run.
     pub(super) fn fill(&mut self, make: impl Fn(usize) -> Worker<R>) -> Vec<Arc<Worker<R>>> {
+        // Marked as seen, so that `changed` waits for the next change only.
         let wanted = *self.wanted.borrow_and_update();
         if self.workers.len() < wanted {
             self.workers.resize_with(wanted, || None);

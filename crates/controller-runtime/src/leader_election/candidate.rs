@@ -129,6 +129,7 @@ impl Candidate {
                 (answer, lease) = poll(&mut in_flight) => {
                     in_flight = None;
                     self.note(&answer);
+                    // An answer without a lease leaves the metadata as last seen.
                     self.last = lease.or(self.last.take());
                     ElectorInput::Answer(answer)
                 }

@@ -240,10 +240,12 @@ impl Elector {
                     },
                     Purpose::Hold,
                 ),
+                // The lease is not free yet: a read shows whether it has been renewed or released.
                 _ => (LeaseRequest::Get, Purpose::Read),
             },
             ElectionPhase::Releasing { .. } => match &self.lease {
                 Some(lease) if self.is_ours() => (Self::give_back(lease), Purpose::Release),
+                // The lease is not ours after all, so there is nothing to release.
                 _ => return self.end(output),
             },
         };
@@ -276,6 +278,7 @@ impl Elector {
             LeaseAnswer::Lease(lease) => self.observe(Some(lease), now, output),
             LeaseAnswer::Absent => self.observe(None, now, output),
         }
+        // The answer shows the state of the lease, which settles all doubts about earlier writes.
         self.stale = false;
         self.may_hold = false;
         match (self.phase, purpose) {
@@ -318,6 +321,7 @@ impl Elector {
         match self.phase {
             // A leader may know a newer state from its own writes than a lagging watch does, so a report only causes a read.
             ElectionPhase::Leading { .. } => {
+                // If a read is due already, further reports must not bring it forward.
                 if lease.is_none_or(|lease| lease.holder != self.identity) && !self.stale {
                     self.stale = true;
                     self.next_attempt = now;

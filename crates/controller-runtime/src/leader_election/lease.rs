@@ -44,6 +44,7 @@ impl Lock {
                 let now = MicroTime(self.clock.now());
                 lease.metadata.name = Some(self.name.clone());
                 lease.metadata.namespace = Some(self.namespace.clone());
+                // Makes the write conditional: the API server refuses it if the lease has changed since.
                 lease.metadata.resource_version = Some(version);
                 // An update does not need managed fields, and they may be longer than the rest of the lease.
                 lease.metadata.managed_fields = None;

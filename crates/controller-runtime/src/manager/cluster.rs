@@ -193,6 +193,7 @@ impl Cluster {
         self.handle.remove().await;
         // If the manager runs, the watches have emptied the caches as they ended. Otherwise no task has, and this does.
         self.cache.withdraw().await;
+        // Last, so that no new cluster takes the name while objects of this one are cached.
         self.all.remove(&self.cache);
     }
 }

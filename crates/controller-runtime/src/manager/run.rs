@@ -70,6 +70,7 @@ impl Manager {
         }
         // Callers of `ready` wait for this run, not for an earlier one.
         self.shared.readiness.send_replace(Readiness::NotYet);
+        // Only now that `registry.run` has succeeded: it must not stop the run of another handle.
         let _stopped = MarkManagerStopped(&self);
         let mut rng = self.shared.options.rng();
         let clock = self.clock();
@@ -236,6 +237,8 @@ impl ManagerRun<'_> {
                 }
                 Effect::Abort(id) => {
                     if let Some(tokens) = self.tokens.get(&id) {
+                        // Draining as well, because `record_failure` ignores failures of runnables that were
+                        // asked to stop.
                         tokens.draining.cancel();
                         tokens.aborting.cancel();
                     }
@@ -333,6 +336,8 @@ impl ManagerRun<'_> {
             End::Panicked(reason) => Some(ManagerError::TaskEnded { task: name.clone(), reason }),
         };
         let failed = error.is_some_and(|error| self.record_failure(id, &name, error));
+        // After `record_failure`, which reads the tokens. From now on a late `set_ready` of this start has no
+        // effect.
         self.tokens.remove(&id);
         registry.step(LifecycleInput::Ended(id, if failed { Err(RunnableFailed) } else { Ok(()) }));
     }
@@ -378,6 +383,7 @@ impl ManagerRun<'_> {
 
     fn election_ended(&mut self, ended: Result<(), tokio::task::JoinError>) {
         let registry = &self.manager.shared.registry;
+        // After a panic too: the lifecycle must not wait for a candidate that is gone.
         registry.step(LifecycleInput::ElectionOver);
         if let Err(error) = ended {
             self.record_error(ManagerError::TaskEnded {

@@ -85,6 +85,7 @@ impl Recorder {
     #[doc(alias = "Eventf")]
     pub fn record(&self, object: &impl TypedObject, report: EventReport) {
         let controller = Arc::clone(&self.controller);
+        // Never waits, so that events do not delay a reconcile.
         match self.queue.try_send(EventRecord { controller, regarding: object.reference(), report }) {
             Ok(()) => {}
             Err(TrySendError::Full(lost)) => {

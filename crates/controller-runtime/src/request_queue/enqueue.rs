@@ -147,6 +147,7 @@ impl<'a, R: Request> Enqueue<'a, R> {
             Class::Low => how.priority.or(Some(Priority::Low)),
             Class::AllNormal => Some(Priority::Normal),
         };
+        // Before the add, because a worker may take the request at once.
         if let Some(note) = self.note {
             how.urgent |= note(&request);
         }

@@ -235,6 +235,7 @@ impl<R: Request> Clone for RequestQueue<R> {
 fn change_type<K: Object>(event: &Event<K>) -> Option<ChangeType> {
     match event {
         Event::Create { in_initial_list: true, .. } => None,
+        // A resync repeats the state. As in Go, it is recognised by the unchanged version.
         Event::Update { old, new } if old.meta().resource_version() == new.meta().resource_version() => None,
         Event::Create { .. } => Some(ChangeType::Created),
         Event::Update { .. } => Some(ChangeType::Updated),

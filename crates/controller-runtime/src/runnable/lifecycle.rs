@@ -245,6 +245,7 @@ impl Lifecycle {
         match input {
             LifecycleInput::Ready(id) => self.set_state(id, |state| match state {
                 MemberState::Starting => MemberState::Ready,
+                // A late report, of a runnable that is stopping or has ended, changes nothing.
                 other => other,
             }),
             LifecycleInput::Ended(id, result) => self.ended(id, result, &mut effects),
@@ -258,6 +259,7 @@ impl Lifecycle {
                 }
             }
             LifecycleInput::Lost => {
+                // `Standing` as well: of a lease that was won and lost at once, only the loss is seen.
                 if matches!(self.election, Some(ElectionState::Standing | ElectionState::Leading)) {
                     self.election = Some(ElectionState::Losing);
                     self.abort(|group| group == Group::LeaderElected, &mut effects);
@@ -277,6 +279,7 @@ impl Lifecycle {
 
     /// Takes every transition that is possible without another input.
     fn advance(&mut self, effects: &mut Vec<Effect>) {
+        // During a shutdown the candidate does not stand again. It steps down below.
         if self.election == Some(ElectionState::Losing)
             && self.has_ended(Group::LeaderElected)
             && !self.is_shutting_down()
@@ -290,6 +293,7 @@ impl Lifecycle {
         }
         // Several groups in one call, if they are empty or ready at once.
         while let LifecyclePhase::Starting(group) = self.phase {
+            // A runnable that has returned does not hold up the start.
             if !self.all(group, |member| matches!(member.state, MemberState::Ready | MemberState::Ended)) {
                 return;
             }

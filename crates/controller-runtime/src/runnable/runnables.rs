@@ -142,6 +142,7 @@ impl Runnables {
         make: impl FnOnce() -> Arc<dyn Explain>,
     ) -> Result<ReservedName, RegistrationRefusal> {
         let pending = self.take_name(rule)?;
+        // As in `add`, code of the user runs without the lock.
         let made = make();
         let name: Arc<str> = Arc::from(name);
         let mut inner = self.inner.lock();
@@ -181,6 +182,7 @@ impl Runnables {
         let effects = inner.lifecycle.step(input);
         inner.effects.extend(effects);
         self.forget_removed(inner);
+        // If the run does not wait yet, the notification is stored, so that no effect is missed.
         self.changed.notify_one();
     }
 

@@ -177,6 +177,8 @@ impl<K: Object, R: Request> Source<R> for Attached<K, R> {
     async fn run(&self, sink: Sink<R>) -> Result<(), BoxError> {
         let readable = self.cached.readable().await;
         readable.map_err(|missing| ForbiddenError { missing })?;
+        // Only now, because a subscription reports the end of the initial list even if the cache is not
+        // complete.
         let (mut events, mut pace) = (self.cached.subscribe(), Pace::begin());
         let mut delivery = Delivery::new(&sink, &self.rules);
         let (mut closed, mut has_ended) = (pin!(self.cached.closed()), false);

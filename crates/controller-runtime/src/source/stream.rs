@@ -139,6 +139,7 @@ impl<K: Object, R: Request> Source<R> for Events<K, R> {
     }
 
     async fn run(&self, sink: Sink<R>) -> Result<(), BoxError> {
+        // Held for the whole run, as in `Requests`.
         let mut stream = self.stream.lock().await;
         // A new run starts without the failed events of the last one.
         let mut delivery = Delivery::new(&sink, &self.rules);

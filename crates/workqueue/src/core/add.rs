@@ -40,6 +40,7 @@ impl<K: Clone + Eq + Hash> Core<K> {
         let Some(key) = adding.key.as_ref().filter(|_| !self.is_shut_down()) else {
             return Added::Complete;
         };
+        // Keys that are due by now go before this one.
         self.advance(now);
         self.index.reserve(&self.slab);
         let slab = &self.slab;
@@ -135,6 +136,7 @@ impl<K: Clone + Eq + Hash> Core<K> {
             State::Ready => unreachable!("a ready key runs anyway"),
             State::Waiting { .. } => {
                 let until = entry.at;
+                // An add can raise the priority of a waiting key, but not lower it.
                 entry.priority = priority.max(entry.priority);
                 if let (Some(past), Some((at, _))) = (&mut entry.past, asked) {
                     // More events may postpone a debounced key, but not beyond a requested time.

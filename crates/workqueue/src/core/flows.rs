@@ -223,6 +223,7 @@ impl Flows {
             let flow = self.flow(number);
             if let Some(id) = flow.fifos[class].first() {
                 flow.fifos[class].remove(id, slab);
+                // Round robin: a flow with more ready keys goes to the end.
                 flow.in_turn[class] = flow.fifos[class].first().is_some();
                 let again = flow.in_turn[class].then_some(number);
                 self.turns[class].extend(again);

@@ -43,6 +43,7 @@ impl Index {
     /// Makes room for another key.
     #[inline]
     pub(crate) fn reserve<K>(&mut self, slab: &Slab<K>) {
+        // The table must not grow by itself: `rebuild` reads the entries in the order of memory.
         if self.0.len() == self.0.capacity() {
             self.rebuild(self.0.len() * 2, slab);
         }

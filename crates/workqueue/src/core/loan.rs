@@ -72,6 +72,7 @@ impl<K> Lender<K> {
     /// Puts the key into `to`, which was `None`, once both its handles have come back.
     #[inline]
     pub(crate) fn take_back(&mut self, [one, other]: [Loan<K>; 2], to: &mut Option<K>) {
+        // The other handle is then the only one, so its shell can be emptied and reused.
         drop(one);
         let mut shell =
             UniqueArc::try_from(other.0).ok().expect("a loan has two handles, and one was dropped");

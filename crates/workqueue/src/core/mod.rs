@@ -131,6 +131,7 @@ impl<K> Core<K> {
 
     pub(crate) fn next_due(&self) -> Option<Timestamp> {
         let due = self.order.next_due()?;
+        // While a key is held, the queue wakes up regularly: another queue may have freed an earlier slot.
         Some(if self.order.first_held().is_some() { due.min(self.offer_again) } else { due })
     }
 
@@ -218,6 +219,7 @@ impl<K> Core<K> {
         if let Some(past) = &mut entry.past {
             past.early = past.is_in_back_off(**now);
         }
+        // Only metrics need the time of the hand-out. Without them the clock is not read for it.
         let mut terms = Terms { id, priority: entry.priority, since: Timestamp::NEVER };
         if let Some(metrics) = &self.options.metrics {
             terms.since = **now;
@@ -283,6 +285,7 @@ impl<K> Core<K> {
         self.lender.take_back(loans, &mut entry.key);
         entry.priority = again.priority;
         self.again -= 1;
+        // Keys that came due during the run go first.
         self.advance(now);
         let due = self.after_run(id, again, now);
         // After shutdown this is the last run of the key, and does not wait for a back-off to end.
@@ -297,6 +300,7 @@ impl<K> Core<K> {
         {
             let own = match &self.slab[id].past {
                 Some(past) if why == Reason::RateLimited => past.own_of_next,
+                // Only the wait after a failure can end in a shared budget. Every other wait is over at `at`.
                 _ => at,
             };
             self.order.push_waiting(id, own, at, why, &mut self.slab);
@@ -334,6 +338,7 @@ impl<K> Core<K> {
                 let to = self.slab.relocate(from);
                 self.index.relocate(self.slab[to].hash, from, to);
                 self.order.relocate_waiting(to, &self.slab);
+                // With a stale place, the limiter would be asked again about the same key and slot.
                 if let Some((_, offered)) = &mut self.offered
                     && *offered == from
                 {
@@ -381,6 +386,7 @@ impl<K: Clone + Eq + Hash> Core<K> {
             }
             State::Waiting { .. } => self.order.remove_waiting(id, &mut self.slab),
             State::Processing { again } => {
+                // The entry stays until the run in progress ends.
                 let asked = again.take().is_some();
                 self.again -= usize::from(asked);
                 return asked;
@@ -447,6 +453,7 @@ impl<K: Clone + Eq + Hash> Core<K> {
                 && again.take_if(|asked| !asked.event && entry.at > now).is_some()
             {
                 self.again -= 1;
+                // The key itself is lent to a worker.
                 given_up.push(entry.key().clone());
             }
         }

@@ -136,6 +136,7 @@ impl Order {
         slab: &mut Slab<K>,
     ) {
         let entry = &mut slab[id];
+        // The heap sets `place` when it stores the node.
         (entry.state, entry.at) = (State::Waiting { why, place: 0, held: false }, until);
         // It waits in the first heap until its own time is over, even if its slot is later. Then `advance` moves it to the second.
         self.waiting.push(Node { until: own.min(until), added: self.added, id }, slab);
@@ -208,6 +209,8 @@ impl Order {
             if let State::Waiting { why, .. } = entry.state {
                 self.waiting_for[why as usize] -= 1;
             }
+            // Ready since its due time, which may be a while ago, so that waiting-time metrics include the
+            // delay.
             self.push_ready(id, until, slab);
             if let Some(metrics) = metrics {
                 metrics.added(slab[id].priority);
@@ -232,6 +235,7 @@ impl Order {
         };
         self.one_less(class);
         let (id, entry) = self.fifos.pop(class, slab).expect("a class with ready keys has a first one");
+        // `NEW` is `Processing` without another requested run.
         entry.state = State::NEW;
         Some((id, entry))
     }
@@ -239,6 +243,7 @@ impl Order {
     fn one_less(&mut self, class: usize) {
         self.ready[class] -= 1;
         if self.ready[class] == 0 {
+            // Ageing starts anew with the next ready key.
             self.passed_over_since[class] = Timestamp::NEVER;
         }
     }
@@ -249,6 +254,7 @@ impl Order {
         let mut turn = None;
         // Aged priorities take turns, starting after the one that had the last.
         for class in (1..=classes).map(|behind| (self.shared + behind) % classes) {
+            // Only priorities below the highest one can be passed over.
             if class <= highest || self.ready[class] == 0 {
                 continue;
             }

@@ -76,6 +76,7 @@ impl<K> Slab<K> {
     fn take_place(&mut self) -> Id {
         let place = match self.vacancies.first() {
             Some(place) if self.chunks[place / CHUNK].is_some() => place,
+            // The lowest vacant place may be in a chunk that was freed.
             other => self.grow(other),
         };
         self.vacancies.remove(place);
@@ -99,6 +100,7 @@ impl<K> Slab<K> {
     /// Vacates the place of a key that was taken.
     #[inline]
     pub(crate) fn vacate(&mut self, id: Id) {
+        // The entry is reused: its next key must not inherit this history.
         self[id].past = None;
         self.vacancies.insert(id.0 as usize);
         self.len -= 1;

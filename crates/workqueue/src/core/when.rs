@@ -62,6 +62,7 @@ impl<K> Core<K> {
         let past = entry.past.get_or_insert_with(|| Box::new(Past::NONE));
         (past.failed, past.own) = (true, now.after(delay.own));
         let once = matches!(self.options.back_off_events, BackOffEvents::Once { .. });
+        // A failure within a back-off does not start another one.
         if once && !past.is_in_back_off(now) {
             (past.back_off, past.brought_forward, past.urgent) = (until, false, 0);
         }
@@ -93,6 +94,7 @@ impl<K> Core<K> {
                 return Due::AtOnce;
             }
             let every = if urgent { URGENT_EVERY.min(then_every) } else { then_every };
+            // When the back-off ends, the key may run in any case.
             let at = past.ended.after(every).min(past.back_off);
             return match entry.state {
                 // An earlier time stays, with its reason.
@@ -105,7 +107,8 @@ impl<K> Core<K> {
         };
         let past = entry.past.get_or_insert_with(|| Box::new(Past::NONE));
         match entry.state {
-            // Only a time that was set by debouncing can be postponed by the next event.
+            // The next event can postpone only a time that was set by debouncing. A requested time is a limit
+            // for events.
             State::Waiting { why: Reason::Debounced, .. } => {}
             State::Waiting { .. } => past.latest = now.after(max).min(entry.at),
             State::Ready | State::Processing { .. } => past.latest = now.after(max),

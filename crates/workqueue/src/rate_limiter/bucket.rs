@@ -94,6 +94,7 @@ impl<K> Bucket<K> {
         check(rate, burst)?;
         let mut tokens = self.tokens.lock();
         tokens.advance(now);
+        // Time until now counts at the old rate. The second `advance` caps the tokens at the new burst.
         (tokens.rate, tokens.burst) = (rate, f64::from(burst));
         tokens.advance(now);
         Ok(())
@@ -195,6 +196,7 @@ impl<K: Clone + Eq + Hash> Bucket<K> {
             let earlier = slots.earlier.get_or_insert_default();
             earlier.retain(|slot| now < *slot);
             earlier.push(previous);
+            // The earliest slot is the one that passes next, so dropping it loses least.
             if earlier.len() > EARLIER_SLOTS {
                 let (first, _) =
                     earlier.iter().enumerate().min_by_key(|(_, slot)| **slot).expect("one was just added");

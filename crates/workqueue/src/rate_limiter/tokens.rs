@@ -59,6 +59,7 @@ impl Tokens {
             return AT_ONCE;
         }
         self.advance(now);
+        // Returned tokens come first: a new reservation is behind all others.
         if self.level < 0.0 {
             if self.spare >= 1.0 {
                 self.spare -= 1.0;
@@ -74,6 +75,7 @@ impl Tokens {
             return AT_ONCE;
         }
         let delay = nanoseconds(-level / self.rate);
+        // Nothing is reserved beyond the horizon, so the level has a lower bound.
         if delay > self.horizon {
             return Reservation { delay: self.horizon, slot: None };
         }
@@ -100,6 +102,7 @@ impl Tokens {
                 _ => return slot,
             }
         };
+        // After another token was taken, so that the slot is not exchanged for itself.
         self.give_back(slot, now);
         earlier
     }

@@ -117,6 +117,7 @@ impl<T: BudgetEntry> Budget<T> {
     fn empty(&mut self, slot: usize) -> Option<T> {
         let at = &mut self.slots[slot];
         let (entry, bytes) = at.entry.take()?;
+        // An id from before must not remove the entry that takes the slot next.
         at.generation = at.generation.wrapping_add(1);
         self.used -= bytes;
         self.free.push(u32::try_from(slot).expect("a slot has an id"));

@@ -54,6 +54,7 @@ impl ChangedTexts {
     pub(in crate::cache) fn pop_surplus(&mut self) -> Option<Arc<dyn CompressibleText>> {
         while self.lendable() < UncompressedQueue::AT_ONCE {
             let (state, bytes) = self.states.pop_front()?;
+            // The text is compressed now or has been dropped: it needs no loan in either case.
             self.loan.as_mut()?.repay(bytes);
             // A state that was replaced has been dropped: there is nothing to compress.
             if let Some(state) = state.upgrade() {

@@ -304,6 +304,7 @@ impl TrainingSet {
                 return Some(samples);
             }
         }
+        // The next check decides anew. Until then texts are not copied in vain.
         self.is_enough = false;
         None
     }

@@ -149,6 +149,7 @@ impl Expander {
         let mut text =
             Vec::with_capacity(compressed.text_len().ok_or("a compressed text without its length")?);
         let CompressedText { bytes: compressed, dictionary } = compressed;
+        // Taken out, so that no lock is held while the text is expanded.
         let context = self.contexts.lock().pop();
         let mut context = context.unwrap_or_else(DCtx::create);
         let expanded = context.decompress_using_ddict(&mut text, compressed, &dictionary.expand);

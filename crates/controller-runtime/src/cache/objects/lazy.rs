@@ -398,6 +398,7 @@ impl<K> Drop for ObjectState<K> {
         subtract(&context.counters.text_bytes, form.text.bytes());
         subtract(&context.counters.shared, usize::from(form.text.is_shared()));
         match &form.object {
+            // Without this, the budget would keep an unreachable object until it is evicted.
             Decoded::InBudget(kept, _) => {
                 drop(kept.upgrade().and_then(|kept| context.remove_decoded(kept.id()?)));
             }

@@ -239,6 +239,7 @@ impl<K: Object> ObjectCodec<K> {
 
     /// Updates the flags that are read without the lock.
     fn note_pending_work(&self, compression: &Compression) {
+        // Both are hints, so no ordering is needed: a stale value delays the work a little.
         self.has_backlog.store(compression.has_backlog(), Relaxed);
         self.training_due.store(compression.is_training_due(), Relaxed);
     }

@@ -54,6 +54,7 @@ impl UncompressedQueue {
     /// Removes the oldest states as the limit requires, at most [`UncompressedQueue::AT_ONCE`] bytes and one state
     /// more. The caller compresses their texts.
     pub(in crate::cache) fn pop_surplus(&mut self) -> impl Iterator<Item = Arc<dyn CompressibleText>> {
+        // Makes room for `AT_ONCE` bytes, so that not every further text causes a compression.
         let limit = self.limit.saturating_sub(Self::AT_ONCE);
         let mut excess = self.bytes.saturating_sub(limit).min(Self::AT_ONCE);
         std::iter::from_fn(move || {

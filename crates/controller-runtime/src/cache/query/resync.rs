@@ -36,6 +36,7 @@ impl Schedule {
 
     /// Returns when the next resync is due. If it is due at `now`, the caller performs it and calls [`Schedule::done`].
     pub(in crate::cache) fn due(&mut self, now: Instant, rng: &mut fastrand::Rng) -> Option<Instant> {
+        // The first resync comes one period after the first call.
         if self.due.is_none() {
             self.done(now, rng);
         }

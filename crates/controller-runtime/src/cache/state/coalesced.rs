@@ -97,6 +97,8 @@ impl<K: Object> Coalesced<K> {
     /// Adds an event, and merges it with the waiting event of the object, if there is one.
     pub(in crate::cache) fn push(&mut self, event: Event<K>) {
         let key = event.key();
+        // An object that still waits in the initial list is changed there: the reader never saw the old
+        // state.
         if let Some(initial) = &mut self.initial {
             let superseded = match &event {
                 Event::Update { new, .. } => initial.supersede(&key, Some(new.clone())),

@@ -177,6 +177,7 @@ impl<K: Object, V: Ord + Clone + Send + Sync + 'static> AnyIndex<K> for Table<K,
             }
             drop(upkeep); // unlock before the values of the piece are dropped, which runs user code
         }
+        // Bound to a name, so that the keys are dropped after the lock is released.
         let _changed = self.upkeep.lock().changed.take();
     }
 }

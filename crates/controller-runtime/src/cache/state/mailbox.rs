@@ -77,6 +77,7 @@ impl<K: Object> Mailbox<K> {
                 coalesced.push(event);
             }
         }
+        // Unlocked first, because the woken task takes the lock.
         drop(contents);
         self.waker.wake();
     }
@@ -98,6 +99,7 @@ impl<K: Object> Mailbox<K> {
 
     /// Moves all events of a queue into `taken`, which is empty, or registers the waker.
     fn poll_take(&self, taken: &mut VecDeque<Event<K>>, cx: &mut Context<'_>) -> Poll<()> {
+        // Registered before the check, as in `poll_pop`.
         self.waker.register(cx.waker());
         let mut contents = self.contents.lock();
         if let WaitingEvents::Queue(queue) = &mut contents.waiting {
@@ -110,6 +112,7 @@ impl<K: Object> Mailbox<K> {
     fn make_room(&self, contents: &mut Contents<K>) {
         let has_room = match &contents.waiting {
             WaitingEvents::Queue(queue) => queue.len() < Self::MOST,
+            // Never full: it has at most one event per object, so a slow reader need not pause the watch.
             WaitingEvents::Coalesced(_) => true,
         };
         if contents.is_full && has_room {
@@ -263,6 +266,7 @@ pub(in crate::cache) struct MailboxHandle<K: Object> {
 
 impl<K: Object> Drop for MailboxHandle<K> {
     fn drop(&mut self) {
+        // Unsubscribed first: afterwards no event is appended, as `close` requires.
         self.informer.unsubscribe(self.id);
         self.mailbox.close();
     }

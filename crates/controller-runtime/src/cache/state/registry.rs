@@ -186,6 +186,8 @@ impl Cache {
         });
         let entry = watches.get_mut(&id).expect("it was found or inserted");
         let found = entry.informers.iter().find(|(known, _)| *known == type_id);
+        // The upgrade fails if the last handle is being dropped, which waits for this lock. A new informer
+        // then takes the place of the old one.
         if let Some(informer) = found.and_then(|(_, informer)| informer.upgrade()) {
             drop(entries);
             return informer.as_any().downcast().expect("the informer of a type id is of that type");
@@ -260,6 +262,7 @@ impl Cache {
         let weak: Vec<_> =
             entries.watches.values().flat_map(|entry| entry.informers.iter().cloned()).collect();
         drop(entries);
+        // Upgraded after unlocking, because dropping the last handle of an informer takes the lock.
         weak.iter().filter_map(|(_, informer)| informer.upgrade()).collect()
     }
 

@@ -116,6 +116,7 @@ impl Cache {
                     .collect();
                 Err(NotSynced::Forbidden(missing.into_iter().collect()))
             }
+            // The last cache may have synced just when the time was over.
             Err(_) => late(&informers).map_or(Ok(()), Err),
         }
     }

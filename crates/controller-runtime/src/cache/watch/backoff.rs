@@ -22,6 +22,7 @@ impl Backoff {
         if self.last_failure.is_some_and(|last| now.duration_since(last) > Self::RESET_AFTER) {
             self.failures = 0;
         }
+        // 16 doublings exceed the longest delay by far, and keep the shift in range.
         let doubled = Self::FIRST.saturating_mul(1 << self.failures.min(16)).min(Self::LONGEST);
         self.failures = self.failures.saturating_add(1);
         self.last_failure = Some(now);

@@ -26,6 +26,7 @@ impl ChunkBuffer {
         if self.chunk.is_empty() {
             self.chunk = chunk;
         } else {
+            // A copy, but a rare one: decoders consume a chunk before they receive the next.
             self.chunk = [&*self.chunk, &*chunk].concat().into();
         }
     }

@@ -53,6 +53,7 @@ async fn becomes_established(client: &kube::Client, resource: &ApiResource, dela
     loop {
         let found = timeout(ANSWER_WITHIN, find(client, resource)).await;
         let Ok(Some(Found { version, exists })) = found else { return false };
+        // A definition that does not exist may never come, so it is awaited for the usual delay only.
         let until = if exists { longest } else { delayed };
         tracing::debug!(
             resource = format!("{}.{}", resource.plural, resource.group),
@@ -90,6 +91,7 @@ struct Found {
 
 /// Searches for the definition. `None` if the search fails, or the definition is established and serves the version.
 async fn find(client: &kube::Client, resource: &ApiResource) -> Option<Found> {
+    // A list instead of a get: without a definition it is empty, and still has a version to watch from.
     let list = definitions().list(&ListParams::default().fields(&name(resource))).ok()?;
     let (mut items, mut exists) = (ListDecoder::default(), false);
     items.push(read_body(open(client, list).await?, MAX_DEFINITION).await.ok()?);

@@ -151,6 +151,7 @@ impl ListWatch {
             && seen.partial_cmp(resource_version) != Some(Ordering::Less)
         {
             resource_version.clone_from(seen);
+            // A list that a later failure causes must not be older than this event.
             self.floor = Some(seen.clone());
         }
     }
@@ -217,11 +218,14 @@ impl ListWatch {
         }
         match (failure, before) {
             (RequestFailure::Unsupported, ListWatchPhase::Streaming) => {
+                // This machine does not try to stream an initial list again.
                 self.lists_only = true;
                 self.resume()
             }
             (RequestFailure::Refused, ListWatchPhase::Streaming) => self.resume(),
             (RequestFailure::Expired | RequestFailure::OutOfOrder, before) => {
+                // The continue token expired between two pages. Like client-go's pager, ask for the list in
+                // one piece.
                 if before == (ListWatchPhase::Listing { paged: true }) {
                     self.phase = ListWatchPhase::Listing { paged: false };
                 }
@@ -233,7 +237,8 @@ impl ListWatch {
                 self.resume()
             }
             (RequestFailure::Behind, _) => {
-                // The wait applies even to the last of the five: the next initial list is accepted.
+                // The fifth older list in a row drops the floor, so the next list is accepted. It is
+                // requested after a wait as well.
                 self.behind += 1;
                 if self.behind >= Self::BEHIND_AT_MOST {
                     (self.floor, self.behind) = (None, 0);

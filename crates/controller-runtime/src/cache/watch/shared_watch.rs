@@ -176,6 +176,7 @@ impl SharedWatch {
         if !is_due {
             return;
         }
+        // If another scope trains, this waits for it, and `samples` then finds nothing due.
         let _training = self.training.lock().await;
         let mut pace = Pace::begin();
         let all = Arc::clone(&self.subscribers.read().all);
@@ -188,6 +189,7 @@ impl SharedWatch {
             if let Some(subscriber) = subscriber.upgrade() {
                 subscriber.set_dictionary(dictionary);
             }
+            // Upgraded for each piece: the waits in between must not keep an informer alive.
             while let Some(subscriber) = subscriber.upgrade()
                 && subscriber.has_backlog()
             {
@@ -201,6 +203,7 @@ impl SharedWatch {
     /// Notifies the observer of a changed object, if it is of interest.
     pub(in crate::cache) fn report_change(&self, object: &IncomingObject<'_>) {
         let Some(observer) = &self.observer else { return };
+        // The UID is checked first, because decoding the object costs more.
         if observer.is_interested_in(&object.split.meta().uid)
             && let Some(object) = WrittenObject::of(object.split.json())
         {
@@ -218,6 +221,7 @@ impl SharedWatch {
     /// Records that the API server has sent data about a scope.
     pub(in crate::cache) fn note_data(&self, scope: &WatchScope) {
         let (now, mut last_data) = (Instant::now(), self.last_data.lock());
+        // The usual case does not clone the scope.
         match last_data.get_mut(scope) {
             Some(known) => *known = now,
             None => {
@@ -253,6 +257,7 @@ impl SharedWatch {
     pub(crate) async fn withdraw(&self) {
         let mut scopes = BTreeSet::new();
         self.for_each(|subscriber| scopes.extend(subscriber.stored_scopes()));
+        // A scope may have been watched although no store has objects of it.
         scopes.extend(self.last_data.lock().keys().cloned());
         for scope in scopes {
             self.withdraw_scope(&scope).await;
@@ -378,6 +383,7 @@ impl<'w> Reflectors<'w> {
 
     /// Ends all tasks.
     async fn stop(mut self) -> Machines {
+        // Waits for the tasks, so that none of them writes to the stores after the next generation has begun.
         self.tasks.shutdown().await;
         self.machines
     }

@@ -249,6 +249,7 @@ impl<C: Connect> PoolInner<C> {
         let pool = Arc::clone(self);
         let opening = async move {
             let opened = pool.connect().await;
+            // Before the waiting requests wake, so that none of them joins this attempt again.
             pool.state.lock().opening = None;
             opened.map_err(|error| Unreachable::new(&pool.server, error))
         };

@@ -52,6 +52,7 @@ impl Streams {
     /// Places a request; `None` if a connection must be opened for it.
     pub(super) fn place(&mut self) -> Option<ConnectionId> {
         let is_full = self.connections.len() >= MAX_CONNECTIONS;
+        // Connections are filled in the order of their opening, so that later ones become idle and can close.
         let with_room = self.connections.iter_mut().find(|connection| connection.free() > 0);
         let connection = match with_room {
             Some(connection) => connection,

@@ -91,6 +91,7 @@ impl DeclarationCheck {
             Some(_) => NOT_SENT.to_owned(),
             None => format!("{advice}; {NOT_SENT}"),
         };
+        // Called for its effect: `take_refused` returns the line at the end of the run.
         self.is_new(format!("{}: {advice}", brief(action)));
         let error = action.forbidden(&self.operator, &reason);
         let mut response = Response::new(Body::from(error.to_json().to_string().into_bytes()));

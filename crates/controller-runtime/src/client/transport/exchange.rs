@@ -32,6 +32,7 @@ impl Client {
         let outcome = self.send_until_answered(&call).await;
         let body = outcome.as_ref().ok().and_then(Answer::body);
         let written = body.filter(|_| call.is_stored()).and_then(|body| WrittenObject::of(body));
+        // Failed writes as well: one without an answer may have been carried out.
         if call.is_stored() {
             RunRecord::add_to_current(&call, outcome.as_ref(), written.as_ref());
         }
@@ -128,6 +129,7 @@ fn permit(settings: &ClientSettings, call: &Call) -> Result<WritePermit, ClientE
 /// Sends one request and reads the whole response, except for a watch.
 async fn once(settings: &ClientSettings, call: &Call) -> Result<Result<Answer, ErrorResponse>, ClientError> {
     let mut request = call.to_http()?;
+    // Only the check reads the call, for its advice, so other clients need no clone.
     if settings.layers.check.is_some() {
         request.extensions_mut().insert(call.clone());
     }

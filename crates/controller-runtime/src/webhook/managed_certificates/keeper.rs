@@ -158,6 +158,7 @@ impl Keeper {
                         Some(Instant::now() + backoff(failures))
                     }
                 };
+                // `None`: the next step follows at once.
                 let Some(wake) = wake else { continue };
                 if failures > 0 {
                     // Changes also end the wait: one of them may remove the cause of the failure.
@@ -374,6 +375,7 @@ impl SelfManaged {
                 }
                 Ok(())
             }
+            // Another replica was faster. The Secret is read next, because it counts as changed since above.
             Err(error) if error.is_conflict() || error.is_already_exists() => Ok(()),
             // The Secret was deleted meanwhile, and is created after the next read. A creation that is answered with 404 is an error: its
             // namespace does not exist, and another read of the Secret would not show that.

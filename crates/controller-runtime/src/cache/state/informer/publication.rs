@@ -112,6 +112,7 @@ impl<K: Object> Informer<K> {
     /// Subscribes with a mailbox that receives the initial list, then at most one waiting event per object.
     pub(in crate::cache) fn subscribe(self: &Arc<Self>) -> MailboxHandle<K> {
         let mut writer = self.writer.lock();
+        // Copied under the lock of the registration, so that no event is lost or delivered twice.
         let initial = InitialList::superseded(self.store.read().watched_snapshot());
         self.add_subscriber(&mut writer, WaitingEvents::Coalesced(Box::new(Coalesced::after(initial))))
     }
@@ -174,6 +175,7 @@ impl<K: Object> Informer<K> {
             let (id, since) = (writer.next, writer.next_changes);
             writer.next += 1;
             writer.indexes.push((id, KeptIndex { index: Arc::downgrade(index), since }));
+            // Under the lock, so that the changes from `since` on are exactly those that the snapshot lacks.
             self.snapshot()
         };
         index.fill(&snapshot);
@@ -207,6 +209,8 @@ impl<K: Object> Informer<K> {
     /// Changes the store, then publishes the changes.
     pub(super) fn update<T>(&self, change: impl FnOnce(&mut Writer<K>, &mut Store<K>) -> (T, Delta<K>)) -> T {
         let mut writer = self.writer.lock();
+        // The store is locked for this line only. The writer stays locked, so that changes are published in
+        // their order.
         let (done, delta) = change(&mut writer, &mut self.store.write());
         self.publish_delta(writer, delta);
         done
@@ -274,6 +278,7 @@ impl<K: Object> Informer<K> {
                     .filter(|(id, kept)| kept.since <= *first && !changes.index_changes.contains_key(id))
                     .filter_map(|(id, kept)| Some((*id, kept.index.upgrade()?)))
                     .collect();
+                // Without changes of visible states there is nothing for an index function to compute.
                 if !lacking.is_empty() && !changes.object_changes.is_empty() {
                     break Some((*first, Arc::clone(&changes.object_changes), lacking));
                 }

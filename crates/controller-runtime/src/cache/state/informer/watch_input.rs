@@ -71,12 +71,14 @@ impl<K: Object> WatchSubscriber for Informer<K> {
                 subscriber.mailbox.push(event.clone(), &mut retired);
             }
         }
+        // A short batch is the last one.
         writer.resynced_to = some.last().filter(|_| some.len() == RESYNC_BATCH).map(Lazy::key);
         if writer.resynced_to.is_none() {
             writer.resyncs.done(now, rng);
         }
         let due = writer.resyncs.due(now, rng);
         drop(writer);
+        // Dropped without the lock: the last handle of an object runs its destructor.
         drop((some, retired));
         due
     }
@@ -86,6 +88,7 @@ impl<K: Object> ReflectorStore for Informer<K> {
     fn begin_list(&self, scope: &WatchScope) {
         self.codec.count_list();
         let list = ListInTransit::new(BTreeMap::new());
+        // Replaces the objects of a list that broke off.
         let before = self.writer.lock().arriving.insert(scope.clone(), list);
         drop(before); // may hold the last handles of objects
     }
@@ -145,6 +148,7 @@ impl<K: Object> ReflectorStore for Informer<K> {
     fn remove(&self, scope: &WatchScope, object: &IncomingObject<'_>) -> Option<ResourceVersion> {
         let object = self.codec.ingest(object)?;
         let version = object.meta().resource_version().cloned();
+        // As in `upsert`: the last handle must not be dropped under the lock.
         let held = object.clone();
         self.update(|_, store| ((), store.remove(scope, object)));
         drop(held);
@@ -185,6 +189,7 @@ impl<K: Object> ReflectorStore for Informer<K> {
     fn set_scopes(&self, scopes: &[WatchScope]) {
         let store = self.store.read();
         if scopes.iter().all(|scope| store.knows(scope)) {
+            // Never hold the locks of store and status at the same time.
             drop(store);
             self.status.send_if_modified(|status| !std::mem::replace(&mut status.synced, true));
         }

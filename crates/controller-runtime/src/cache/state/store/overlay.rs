@@ -46,9 +46,11 @@ impl<K: Object> OwnWrite<K> {
     /// Returns the visible state, given the watched state. Older watched states, such as an object that had the name
     /// before, are hidden.
     pub(super) fn over(&self, watched: Option<&Lazy<K>>) -> Option<Lazy<K>> {
+        // A version that is not a number counts as newer.
         let is_newer = |state: &&Lazy<K>| number(state.meta()).is_none_or(|version| version > self.version());
         let newer = watched.filter(is_newer);
         match &self.effect {
+            // A write that the watch has passed is removed, so this one is still the latest state.
             WriteEffect::Written(object) => Some(object.clone()),
             WriteEffect::Deselected(uid) | WriteEffect::Deleted(uid) => {
                 newer.filter(|state| !has_uid(state, uid)).cloned()
@@ -240,6 +242,7 @@ impl<K: Object> Store<K> {
         if let Some(before) = self.writes.insert(key.clone(), write) {
             self.order.remove(&before.order);
         }
+        // From now on the watched state is stored separately, because the visible one may differ.
         delta.retired.extend(self.watched.insert(key.clone(), watched).flatten());
         self.show(key, visible, delta);
         if self.writes.len() > Self::WRITES

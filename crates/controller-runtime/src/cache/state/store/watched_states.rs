@@ -71,6 +71,7 @@ impl<K: Object> Store<K> {
         if list.reached.is_none() && version < position.flatten() {
             // The server was restored from a backup and has lost these writes and deletions.
             self.forget_writes(scope, &mut delta);
+            // These events precede those of the list.
             delta.events.append(&mut delta.missed);
             self.deleted_uids = DeletedUids::default();
         }
@@ -106,6 +107,7 @@ impl<K: Object> Store<K> {
         if list.reached.is_some() {
             return (false, delta);
         }
+        // Only after the last piece: from now on the scope counts as complete.
         self.scopes.insert(scope.clone(), version);
         self.settle(scope, &mut delta);
         (true, delta)
@@ -123,6 +125,8 @@ impl<K: Object> Store<K> {
     pub(crate) fn upsert(&mut self, scope: &WatchScope, object: Lazy<K>) -> Result<Delta<K>, OutOfOrder> {
         let (key, version) = (object.key(), number(object.meta()));
         let old = self.watched_state(&key).cloned();
+        // The watch has passed this version, so the object may have been deleted since. Adding it could
+        // revive it.
         if old.is_none() && version.is_some() && version < self.scopes.get(scope).copied().flatten() {
             return Err(OutOfOrder);
         }
@@ -168,6 +172,7 @@ impl<K: Object> Store<K> {
     /// Advances the version of a scope, never backwards, and removes own writes that the watch has passed.
     fn pass(&mut self, scope: &WatchScope, version: Option<u64>, delta: &mut Delta<K>) {
         if let Some(position) = self.scopes.get_mut(scope) {
+            // A version that is not a number is `None`, which compares lower than any other.
             *position = version.max(*position);
             self.settle(scope, delta);
         }
@@ -236,6 +241,7 @@ impl<K: Object> Store<K> {
 
     /// Sets the watched state of an object, and the visible state that follows from it.
     fn set_watched(&mut self, key: &ObjectKey<K>, object: Option<Lazy<K>>, delta: &mut Delta<K>) {
+        // Comes first, because it may record a write that hides the object.
         self.hide_deleted_uid(key, object.as_ref(), delta);
         match self.writes.get_mut(key) {
             None => self.show(key, object, delta),

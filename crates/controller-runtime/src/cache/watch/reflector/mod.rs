@@ -144,6 +144,7 @@ impl Reflector<'_> {
         let body = timeout(ANSWER_WITHIN, opening).await.unwrap_or_else(|_| no_answer())?;
         self.shared.note_data(&self.scope);
         self.shared.for_each(|subscriber| subscriber.watch_opened());
+        // A watch from a version works once it is open; one with initial events only when they are complete.
         if from.is_some() {
             self.shared.for_each(|subscriber| subscriber.watch_works(&self.scope));
         }
@@ -181,6 +182,7 @@ impl Reflector<'_> {
                         LivenessCheck::Probe => {
                             // After its initial events a watch has a version as well.
                             let version = machine.lock().watched_version();
+                            // The alarm stays ready, so the next turn sets it to the time for the verdict.
                             probe = version.map(|from| Box::pin(self.probe(from)) as _);
                             self.shared.for_each(|subscriber| subscriber.probe_sent());
                         }
@@ -190,6 +192,7 @@ impl Reflector<'_> {
                 (outcome, reached) = some(&mut probe) => {
                     probe = None;
                     heartbeat.probed(outcome, Instant::now());
+                    // The outcome changes the time of the next check.
                     alarm.as_mut().reset(Instant::now());
                     if outcome == Probed::Nothing {
                         self.shared.note_data(&self.scope);
@@ -258,6 +261,7 @@ impl Reflector<'_> {
                 self.shared.for_each(|subscriber| subscriber.watch_works(&self.scope));
             }
             progress.has_delivered = true;
+            // Back-pressure: while a mailbox is full the watch is not read.
             self.shared.wait_for_room().await;
             self.shared.train().await;
             pace.step().await;
@@ -315,6 +319,7 @@ impl Reflector<'_> {
     async fn write_overdue(&self) {
         let mut writes = self.shared.writes();
         loop {
+            // Marked before the stores are read, so that a write recorded meanwhile ends the wait below.
             writes.mark_unchanged();
             let mut since: Option<Instant> = None;
             self.shared.for_each(|subscriber| {
@@ -327,6 +332,7 @@ impl Reflector<'_> {
                     if Instant::now() >= limit {
                         return;
                     }
+                    // Data may arrive until then, which sets a later limit.
                     sleep_until(limit).await;
                 }
                 None => {
@@ -374,6 +380,7 @@ impl Reflector<'_> {
                     Ok(applied) => version = applied.or_else(|| version.take()),
                     Err(out_of_order) => in_order = Err(out_of_order),
                 });
+                // Only now, so that a store out of order does not keep the event from the others.
                 in_order.map_err(|OutOfOrder| WatchProblem::out_of_order(&object))?;
                 if let Some(version) = version.or_else(|| object.split.meta().version()) {
                     machine.lock().saw(&version);
@@ -390,6 +397,7 @@ impl Reflector<'_> {
                 }
             }
             WatchLine::Bookmark { version, .. } => {
+                // While the initial list is incomplete, no version can be continued from.
                 if let Some(version) = version.filter(|_| *is_listed) {
                     self.advance(machine, &version.as_str().into());
                 }

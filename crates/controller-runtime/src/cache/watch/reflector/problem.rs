@@ -120,6 +120,7 @@ impl Reflector<'_> {
         let place = self.scope.as_ref().map_or_else(String::new, |name| format!(" in namespace {name}"));
         let verb = if request_type == RequestType::Watch { "watch" } else { "list" };
         match (failure, request_type) {
+            // Expected: an API server keeps a limited history of changes.
             (RequestFailure::Expired, RequestType::Watch) => {
                 tracing::debug!(resource, "{verb}{place}: {message}; listing again");
             }
