@@ -160,6 +160,7 @@ impl<R: Request> Sources<R> {
                 self.0.set_paused(false);
             }
         }
+        // Before the sources are listed, so that none of them starts in between.
         self.set_paused(true);
         let _resume = Resume(self);
         let stopping: Vec<_> = {
@@ -270,7 +271,7 @@ impl<R: Request> SourceRun<R> {
             let began = Instant::now();
             match self.run_once(limit).await {
                 Err(error) if entry.need == Need::Optional => {
-                    // The source ran for a while, so its failure is logged again even if the text is the same.
+                    // After a longer run, the failure is logged again even if its text is the same.
                     if began.elapsed() > RETRY {
                         *self.logged.lock() = None;
                     }

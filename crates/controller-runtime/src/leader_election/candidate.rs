@@ -114,6 +114,7 @@ impl Candidate {
         let mut watch_from = Instant::now();
         loop {
             let wake = self.elector.next_wake().map(|wake| self.epoch + wake);
+            // A candidate needs no watch before it takes part.
             let takes_part = matches!(*self.wishes.borrow(), Wish::Stand(_));
             let input = tokio::select! {
                 // In this order: the manager's instructions, responses and events, timers. Each step checks the clock

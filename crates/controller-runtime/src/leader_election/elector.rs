@@ -227,6 +227,7 @@ impl Elector {
     fn attempt(&mut self, earlier: u8, now: Moment, output: &mut Output) {
         let (request, purpose) = match self.phase {
             ElectionPhase::Resting | ElectionPhase::Over => return,
+            // The lease expires by itself, so a shutdown does not wait longer for the API server.
             ElectionPhase::Releasing { by } if now >= by => return self.end(output),
             // After a failure or a conflict, the state is unknown: read it before anything else.
             _ if self.stale => (LeaseRequest::Get, Purpose::Read),
@@ -330,6 +331,7 @@ impl Elector {
             ElectionPhase::Standing => {
                 self.observe(lease, now, output);
                 let free_at = if self.may_take(now) { now } else { self.free_at };
+                // A report can bring the next attempt forward, but not postpone it.
                 self.next_attempt = self.next_attempt.min(free_at);
             }
             ElectionPhase::Resting | ElectionPhase::Releasing { .. } | ElectionPhase::Over => {

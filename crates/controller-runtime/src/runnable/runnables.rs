@@ -115,6 +115,8 @@ impl Runnables {
         ready: ReadyWhen,
         make: impl FnOnce() -> RegisteredRunnable,
     ) -> Result<Id, RegistrationRefusal> {
+        // Reserved before `make`, which runs without the lock: no other controller may take the name
+        // meanwhile.
         let pending = self.take_name(name)?;
         // Nothing is watched for a refused controller.
         if self.is_shutting_down() {

@@ -154,6 +154,7 @@ impl<K: Object> Coalesced<K> {
             if let Some(event) = initial.next() {
                 return Some(event);
             }
+            // Not dropped here: the caller holds a lock, and the list may own the last handles of objects.
             self.delivered = self.initial.take();
         }
         let (_, key) = self.order.first_key_value()?;

@@ -66,6 +66,7 @@ impl<K: Object> Mailbox<K> {
         match &mut contents.waiting {
             WaitingEvents::Queue(queue) => {
                 queue.push_back(event);
+                // Counted once, until the subscriber has made room.
                 if queue.len() >= Self::MOST && !contents.is_full {
                     contents.is_full = true;
                     self.room.full.fetch_add(1, AcqRel);

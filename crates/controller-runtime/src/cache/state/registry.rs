@@ -208,6 +208,7 @@ impl Cache {
             id: entry.watch.join(Arc::downgrade(&subscriber), subscriber.extent()),
         });
         drop(entries);
+        // After unlocking, because the woken task takes the lock.
         self.shared.added.send_modify(|count| *count += 1);
         // Checked after the informer has joined, because a removal from now on finds it and removes its objects.
         if self.is_removed() {

@@ -117,6 +117,7 @@ impl ListDecoder {
                     self.buffer.skip(blank);
                     let Some(next) = next else { return Ok(None) };
                     self.position = match (self.position, next) {
+                        // The bracket is not skipped, because `around` adds it to the envelope.
                         (ListPosition::First | ListPosition::Next, b']') => ListPosition::After,
                         (ListPosition::Next, b',') => {
                             self.buffer.skip(1);

@@ -208,6 +208,8 @@ impl ListWatch {
     }
 
     fn failed(&mut self, failure: RequestFailure, now: Instant) -> Step {
+        // A failure leads back to the initial list, unless a case below restores the phase because its
+        // version is still good.
         let beginning = self.beginning();
         let before = std::mem::replace(&mut self.phase, beginning);
         // A server that cannot stream may still list, and its answer to a list names the reason better.
@@ -257,6 +259,7 @@ impl ListWatch {
                 self.resume()
             }
             (RequestFailure::Silent, _) => self.wait(now, None),
+            // No plain wait: this step ends early when the definition is established.
             (RequestFailure::NotServed, _) => Step::AwaitServed(self.backoff.failed(now, &mut self.rng)),
             (RequestFailure::Refused | RequestFailure::Unsupported, _) => self.wait(now, None),
         }

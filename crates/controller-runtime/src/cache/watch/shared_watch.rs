@@ -306,6 +306,7 @@ impl SharedWatch {
                         break;
                     }
                     () = namespaces.changed() => {}
+                    // The next round has no scopes: it stops all tasks and withdraws the objects.
                     () = self.query.removed() => {}
                     Some(end) = reflectors.tasks.join_next() => rethrow(end),
                     () = sleep_until_some(due) => {}

@@ -266,6 +266,7 @@ impl<C: Connect> PoolInner<C> {
         let stream = connector.call(self.server.clone()).await.map_err(Into::into)?;
         if !stream.connected().is_negotiated_h2() {
             let mut state = self.state.lock();
+            // All later requests go to the HTTP/1.1 client, without another attempt to negotiate.
             state.protocol = Some(Protocol::Http1);
             state.first = Some(stream);
             return Ok(());

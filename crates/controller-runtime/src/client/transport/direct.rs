@@ -43,6 +43,7 @@ where
     B: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
     Arc::new(move |request| {
+        // One clone for each request, because `poll_ready` and `call` need exclusive access.
         let mut service = service.clone();
         Box::pin(async move {
             poll_fn(|context| service.poll_ready(context)).await.map_err(kube_error)?;

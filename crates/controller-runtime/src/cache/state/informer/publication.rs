@@ -221,6 +221,7 @@ impl<K: Object> Informer<K> {
     fn publish_delta(&self, mut writer: MutexGuard<'_, Writer<K>>, delta: Delta<K>) {
         let mut old_events = Vec::new();
         let Delta { events, changes, retired, .. } = delta.joined();
+        // An index without handles would cost a call of its function for each change.
         writer.indexes.retain(|(_, kept)| kept.index.strong_count() > 0);
         let number = writer.next_changes;
         // Without indexes there is no user code to run: publish under the same lock. Otherwise the changes are queued,

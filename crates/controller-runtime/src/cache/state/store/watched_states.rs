@@ -130,6 +130,7 @@ impl<K: Object> Store<K> {
         if old.is_none() && version.is_some() && version < self.scopes.get(scope).copied().flatten() {
             return Err(OutOfOrder);
         }
+        // A repeated or older event changes nothing but the version of the scope.
         let is_known = old
             .as_ref()
             .is_some_and(|old| old.meta().same_version(object.meta()) || is_older(object.meta(), old.meta()));

@@ -191,6 +191,7 @@ impl Heartbeat {
                     return;
                 }
                 let asked = retry_after.unwrap_or_default().min(Self::LONGEST_RETRY_AFTER);
+                // Only the next probe is postponed. The watch stays open.
                 probe_after = probe_after.max(asked);
             }
             Probed::Unreachable => {

@@ -61,6 +61,7 @@ impl Reflector<'_> {
     pub(in crate::cache) async fn run(&self, machine: &Mutex<ListWatch>) {
         let mut input = StepOutcome::Start;
         loop {
+            // Not locked while the step is carried out, because a watch locks the machine for each event.
             let step = machine.lock().step(input, Instant::now());
             input = match step {
                 Step::Wait(delay) => {
@@ -91,6 +92,7 @@ impl Reflector<'_> {
                 if is_new {
                     self.finish_list(resource_version).await;
                 } else {
+                    // The failure takes the place of the page, so the next step waits and lists again.
                     input = self.report(RequestType::List, WatchProblem::behind(resource_version));
                 }
             }
@@ -151,6 +153,7 @@ impl Reflector<'_> {
         let (mut body, mut lines) = (body.into_data_stream(), WatchLines::default());
         let start = if progress.is_listed { WatchStart::Version } else { WatchStart::InitialEvents };
         let mut heartbeat = machine.lock().opened(Instant::now(), start);
+        // At most one at a time. Data from the watch make it superfluous.
         let mut probe: Option<Pin<Box<dyn Future<Output = _> + Send + '_>>> = None;
         // Reused for all events, because resetting a timer for each event costs as much as a lookup of its object. So
         // it may fire too early; the heartbeat then returns the right time.
@@ -327,6 +330,8 @@ impl Reflector<'_> {
             });
             match since {
                 Some(since) => {
+                    // Data since the write show that the watch works: the silence counts from the later of
+                    // the two.
                     let limit = self.shared.last_data(&self.scope).max(Some(since)).unwrap_or(since)
                         + WRITE_DELIVERED_WITHIN;
                     if Instant::now() >= limit {
@@ -361,6 +366,7 @@ impl Reflector<'_> {
             WatchLine::Added(object) | WatchLine::Modified(object) if !*is_listed => {
                 self.add_listed(&IncomingObject::from(object));
             }
+            // The object may have arrived as an initial event before.
             WatchLine::Deleted(object) if !*is_listed => {
                 let object = IncomingObject::from(object);
                 self.shared.for_each(|subscriber| subscriber.remove_listed(scope, &object));
