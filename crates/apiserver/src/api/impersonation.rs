@@ -242,6 +242,7 @@ impl ModeCheck<'_> {
     /// Returns the impersonated user with all its groups.
     fn user(&self, action: &Action<'_>) -> Result<UserInfo, ApiError> {
         let mut verb = "impersonate".to_owned();
+        // A constrained mode needs two permissions: for the action, and for the user.
         if let Some(constraint) = self.mode.constraint() {
             let on = format!("impersonate-on:{constraint}:{}", action.verb());
             self.permissions.authorize(self.requestor, &action.with_verb(&on))?;

@@ -158,6 +158,7 @@ impl KnownQuotas {
                     }
                     now
                 }
+                // Admission has charged the creation. This count only corrects it.
                 (None, _) => now.checked_add(RECOUNT).unwrap_or(now),
                 (Some(_), None) => now,
             };

@@ -34,6 +34,7 @@ pub(crate) fn complete(cluster: &ClusterState) {
         for (role, (key, stored)) in roles.iter().zip(&stored) {
             update(cluster, &served, key, stored.revision, role, &roles);
         }
+        // No role has changed in this round, so another one would find nothing to pass on.
         if cluster.read(Store::revision) == before {
             return;
         }

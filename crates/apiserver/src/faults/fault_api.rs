@@ -71,6 +71,7 @@ pub(crate) fn answer(
             Ok((200, json!({"dropped": journal.dropped(), "entries": entries})))
         }
         (&Method::POST, "commands") => carry_out(faults, read(body, "command")?),
+        // Before the unknown paths: the path exists, so the answer is 405 and not 404.
         (_, "rules" | "journal" | "commands") => {
             Err(ApiError::new(405, "MethodNotAllowed", format!("{PREFIX}{path} does not support {method}")))
         }

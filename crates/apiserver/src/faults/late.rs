@@ -27,6 +27,7 @@ where
             let arrival = async {
                 match due {
                     Some(due) => sleep_until(due).await,
+                    // Without a delayed item only the source can end the wait.
                     None => std::future::pending().await,
                 }
             };

@@ -112,6 +112,7 @@ impl ActiveRule {
         if self.rule.is_spent(self.acted) || !is_open || !self.rule.fits(request) {
             return false;
         }
+        // Counted last, so that `When::Nth` counts only requests that the rule could pick.
         self.seen += 1;
         let due = self.rule.is_due(self.seen, &mut self.random);
         self.acted += u64::from(due);

@@ -47,6 +47,8 @@ where
     let mut body = std::pin::pin!(body);
     let mut event = server.context.audit.begin(&target);
     let permissions = Permissions::new(&server.context.authorizer, event.as_ref().map(PendingEvent::record));
+    // As in kube-apiserver's chain, the deadline comes before the authentication: a malformed timeout is
+    // answered with 400 even without credentials.
     let mut response = match deadline::of(&target) {
         Ok(limit) if limit < deadline::SHORTEST => deadline::too_late(),
         Ok(limit) => {
@@ -151,6 +153,7 @@ fn permitted(
     target: &RequestTarget,
     permissions: &Permissions,
 ) -> Result<(Arc<UserInfo>, Result<(), ApiError>), ApiError> {
+    // Before the impersonation, so that the audit event of a refused one names the user.
     permissions.record_user(&requestor, None);
     let verb = target.method.as_str().to_ascii_lowercase();
     let action = authorization::action_of(target, &verb);
@@ -188,6 +191,8 @@ where
     let registry = server.cluster.registry();
     let has_name = target.info().is_some_and(|info| !info.name.is_empty());
     let RequestTarget { route, query, verb, user_agent, arrived, .. } = *target;
+    // Like kube-apiserver's aggregator, before the kinds: an APIService can take over the group and version
+    // of a definition.
     if is_remote(server, &route) {
         return Reply::text(503, "service unavailable\n").into_response();
     }

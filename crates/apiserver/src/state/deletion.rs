@@ -50,6 +50,7 @@ pub(crate) fn begin_deletion(
         return Deletion::Held;
     }
     let (marked, removal) = begin(cluster, served, object, finalizers, &grace);
+    // An unchanged object is not committed, because its watches would receive an event without news.
     if removal == Removal::Later && marked == *object {
         return Deletion::Held;
     }

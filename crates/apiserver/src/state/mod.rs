@@ -267,6 +267,7 @@ impl ClusterState {
     ) -> (Result<Vec<Arc<StoreEvent>>, Expired>, u64) {
         let (mut all, mut seen) = (Vec::new(), seen);
         loop {
+            // Read in portions, so that requests get the lock in between.
             let (events, revision) = self.read(|store| {
                 let events =
                     seen.map_or(Err(Expired), |seen| store.events_after(storage, seen, EVENTS_AT_ONCE));
@@ -321,6 +322,7 @@ impl ClusterState {
         let mut made: Vec<(StorageKey, Arc<StoreEvent>, Option<Arc<Changes>>)> = Vec::new();
         let (event, changes) = {
             let mut state = self.state.lock();
+            // Under the lock, so that no other commit comes between this check and the change.
             let sides = guard(&state.store).map_err(Refused::Because)?;
             if !sides.is_empty() {
                 // Checked first, because the commit below must not fail after the other changes were made.

@@ -46,6 +46,7 @@ impl RecentObjects {
     /// Takes the value of a stored object, if it is known.
     pub(crate) fn take(&self, served: &ServedKind, key: &Key, stored: &Stored) -> Option<Value> {
         let known = self.0.lock().remove(&(served.id, key.clone()))?;
+        // After a write that bypassed this cache the value is outdated, and stays removed.
         (known.revision == stored.revision).then_some(known.value)
     }
 

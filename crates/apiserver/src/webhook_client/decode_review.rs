@@ -31,6 +31,7 @@ pub(crate) fn decode(body: &[u8], api_version: &str, kind: &str) -> Result<Value
             return Err(interpret(wrong_type(value, &format!("struct field .{field} of type string"))));
         }
     }
+    // As in Go's decoder, the expected type completes a missing one.
     let found_version = found_version.as_str().filter(|text| !text.is_empty()).unwrap_or(api_version);
     let found_kind = found_kind.as_str().filter(|text| !text.is_empty()).unwrap_or(kind);
     if found_kind == kind && found_version == api_version {

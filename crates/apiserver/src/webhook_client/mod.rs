@@ -88,6 +88,7 @@ impl WebhookClient {
             request.headers_mut().insert(header::HOST, host);
         }
         let answered = async {
+            // Asked before the address is used: the process may answer for a service that has no endpoint.
             if let Some(transport) = &self.transport
                 && let Some(answer) = transport.call(&request)
             {

@@ -68,6 +68,7 @@ impl Connections {
     fn take(&self) -> Option<Connection> {
         let mut idle = self.idle.lock();
         idle.retain(|kept| kept.since.elapsed() < IDLE_TIME);
+        // The webhook is least likely to have closed the newest one.
         idle.pop().map(|kept| kept.connection)
     }
 
@@ -117,7 +118,10 @@ impl Sockets {
                     connections.keep(connection, &self.permits);
                     return Ok(response);
                 }
+                // The webhook closed the connection while it was idle and has not seen the request, so that
+                // it can be sent again.
                 Err(Broken::Unsent(unsent)) => request = *unsent,
+                // The webhook may have processed the request. A second call could repeat its side effects.
                 Err(Broken::Failed(why)) => return Err(ExchangeFailure::Exchange(why)),
             }
         }
@@ -128,6 +132,7 @@ impl Sockets {
                 connections.keep(connection, &self.permits);
                 Ok(response)
             }
+            // The connection is new, so the webhook refuses it. Another attempt would have the same result.
             Err(Broken::Unsent(_)) => Err(ExchangeFailure::Exchange("EOF".to_owned())),
             Err(Broken::Failed(why)) => Err(ExchangeFailure::Exchange(why)),
         }
@@ -177,6 +182,7 @@ impl Connection {
         };
         let (head, body) = response.into_parts();
         let too_large = || Broken::Failed(format!("the response is larger than {RESPONSE_LIMIT} bytes"));
+        // A length that is announced is checked before the body is read.
         if usize::try_from(body.size_hint().lower()).is_ok_and(|announced| announced > RESPONSE_LIMIT) {
             return Err(too_large());
         }

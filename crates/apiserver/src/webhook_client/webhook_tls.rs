@@ -42,6 +42,7 @@ pub(super) fn client(bundle: &[u8]) -> Result<Arc<ClientConfig>, String> {
         let verifier = Arc::new(Verifier { chains, trusted });
         builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth()
     };
+    // Connections speak HTTP/1.1 only, so a webhook must not choose HTTP/2.
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(Arc::new(config))
 }
@@ -71,6 +72,7 @@ impl ServerCertVerifier for Verifier {
             Err(Error::InvalidCertificate(CertificateError::Other(_) | CertificateError::UnknownIssuer))
                 if self.trusted.iter().any(|trusted| trusted.as_ref() == end_entity.as_ref()) =>
             {
+                // The bundle replaces the chain, but not the check of the name.
                 verify_server_name(&ParsedCertificate::try_from(end_entity)?, server_name)?;
                 Ok(ServerCertVerified::assertion())
             }

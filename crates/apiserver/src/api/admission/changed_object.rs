@@ -143,6 +143,7 @@ fn check_type(
                 quote(&found_version)
             ));
         };
+        // Go decodes an object as the kind that it names before it converts it, so this error comes first.
         if let Err(why) = other.decode_errors(object, &[]) {
             return internal(why);
         }

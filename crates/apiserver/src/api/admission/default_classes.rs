@@ -74,6 +74,7 @@ impl DefaultClass {
         let is_marked =
             |class: &&Value| self.marks.iter().any(|mark| class["metadata"]["annotations"][*mark] == "true");
         let newest = classes.iter().filter(is_marked).min_by_key(|class| {
+            // The timestamps are in UTC and have the same length, so their texts sort like the times.
             (Reverse(metadata::text(class, "creationTimestamp")), metadata::text(class, "name"))
         });
         newest.map(|class| metadata::text(class, "name").to_owned())

@@ -77,6 +77,7 @@ impl<'a> ExpressionInput<'a> {
             Some((namespace, name)) => {
                 account = UserInfo {
                     name: format!("system:serviceaccount:{namespace}:{name}"),
+                    // As in kube-apiserver, the account is not in the group `system:authenticated`.
                     groups: vec![
                         "system:serviceaccounts".to_owned(),
                         format!("system:serviceaccounts:{namespace}"),

@@ -61,6 +61,7 @@ enum Limited {
 
 /// Returns the kind of object with the limits that apply to a write; `None` if none do. The resources of a pod change only by `resize`.
 fn limited(attributes: &Attributes<'_>) -> Option<Limited> {
+    // The finalizers of an object that violates a newer limit must still be removable.
     if attributes.old.is_some_and(metadata::is_terminating) {
         return None;
     }
@@ -248,6 +249,7 @@ impl LimitCheck<'_> {
     #[expect(clippy::cast_precision_loss, reason = "the ratio is a float, as in kube-apiserver")]
     fn above_ratio(&self, name: &str, maximum: Quantity) -> Option<String> {
         let text = format!("{name} max limit to request ratio per {} is {maximum}", self.kind());
+        // An amount of 0 counts as absent, because it has no ratio.
         let present = |amount: Option<Quantity>| amount.map(Quantity::millis).filter(|amount| *amount != 0);
         let Some(request) = present(self.requests.get(name)) else {
             return Some(format!("{text}, but no request is specified or request is 0"));

@@ -72,6 +72,7 @@ impl RequestRule {
 
     /// Whether the rule matches a request if it is seen as a request for `resource`.
     fn matches(&self, attributes: &Attributes<'_>, resource: &Resource) -> bool {
+        // A namespace is cluster-scoped, although admission puts it in the namespace of its own name.
         let is_cluster_scoped = attributes.namespace.is_empty() || is_namespace(attributes.served);
         let in_scope = match self.scope {
             ResourceScope::All => true,
@@ -179,6 +180,7 @@ impl MatchCriteria {
         attributes: &Attributes<'_>,
         equivalents: &Equivalents,
     ) -> Option<ReceivedAs> {
+        // Another version is only tried if no rule has that of the request, which needs no conversion.
         if rules.iter().any(|rule| rule.matches(attributes, &attributes.served.resource)) {
             return Some(ReceivedAs::Requested);
         }
@@ -189,6 +191,7 @@ impl MatchCriteria {
         let of_rule = |rule: &RequestRule| {
             others.iter().find(|other| rule.matches(attributes, &other.resource)).cloned()
         };
+        // As in kube-apiserver, the order of the rules decides between several versions.
         rules.iter().find_map(of_rule).map(ReceivedAs::Equivalent)
     }
 }
@@ -226,9 +229,11 @@ fn selects_namespace(
         return Ok(true);
     }
     let Some(selector) = selector else { return Ok(false) };
+    // An empty selector needs no labels, so it also matches in a namespace that does not exist.
     if selector.is_empty() {
         return Ok(true);
     }
+    // The store does not have the labels of this write yet.
     if is_namespace
         && attributes.subresource.is_empty()
         && matches!(attributes.operation, Operation::Create | Operation::Update)

@@ -197,6 +197,7 @@ impl Admission {
         for plugin in &self.plugins {
             let verdict = match (plugin, object.as_deref_mut()) {
                 (Plugin::Rule(rule), Some(object)) if attributes.is_write() => {
+                    // Rules never wait. Called directly, they spare each write one boxed future per plugin.
                     rule.mutate(attributes, object)
                 }
                 (Plugin::Mutating(plugin), object) => plugin.mutate(attributes, object).await,
@@ -211,8 +212,11 @@ impl Admission {
                     // Boxed, because most requests have no webhook and the future is large.
                     match first.webhooks.take() {
                         Some(first) => Box::pin(webhooks.reinvoke(attributes, object, first)).await,
+                        // As in kube-apiserver, the second round calls no webhook for the first time.
                         None if is_second => continue,
                         None => {
+                            // A change by a policy causes a second round even if no webhook changes the
+                            // object, so the webhooks must keep their result for it.
                             Box::pin(webhooks.mutate(attributes, object, round.changed())).await.map(|done| {
                                 round.webhooks = Some(done);
                             })
@@ -260,6 +264,7 @@ impl Admission {
                 }
                 (Plugin::Validating(plugin), object) => plugin.validate(attributes, object).await,
                 (Plugin::ValidatingPolicies(policies), object) if policies.may_review(attributes) => {
+                    // Boxed, as in the mutating chain.
                     Box::pin(policies.validate(attributes, object)).await
                 }
                 (Plugin::ValidatingWebhooks(webhooks), object) if webhooks.may_review(attributes) => {
@@ -283,6 +288,8 @@ impl Admission {
         object: &Value,
         store: &Store<StorageKey>,
     ) -> Result<Vec<SideChange>, ApiError> {
+        // Namespaces come before quotas, as in the chain: in a namespace that is being deleted the client
+        // sees that reason.
         if self.checks_namespaces {
             NamespaceLifecycle::recheck(attributes, store)?;
         }
@@ -367,6 +374,7 @@ impl Plugin {
 /// Restores `metadata.managedFields` if a webhook or policy made them undecodable; `before` are the entries before the call. Returns the warning for
 /// the client.
 pub(crate) fn restore_managed_fields(before: &Value, object: &mut Value) -> Option<String> {
+    // As in kube-apiserver, this fails no request, because the client did not write these entries.
     let why = managed_fields::validate(object).err()?;
     let fields = metadata::of(object);
     if before.is_null() {

@@ -20,6 +20,8 @@ impl NamespaceLifecycle {
         if attributes.operation != Operation::Create || !is_in_namespace(attributes) {
             return Ok(());
         }
+        // The namespace may have been deleted since the plugin ran. An object committed now would stay
+        // behind, because the namespace controller does not look for more.
         check_namespace(attributes.served, store, attributes.namespace, attributes.name)
     }
 }
@@ -58,6 +60,8 @@ fn check_namespace(
     if namespace.is_empty() {
         return Ok(());
     }
+    // kube-apiserver waits a moment for its cache before it refuses. The store is always current, so a
+    // missing namespace is refused at once.
     let Some(stored) = store.get(&crate::kinds::namespace::table(), &Key::new("", namespace)) else {
         return Err(ApiError::not_found("", "namespaces", namespace));
     };

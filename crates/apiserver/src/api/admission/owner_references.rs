@@ -31,6 +31,7 @@ impl WriteRule for OwnerReferences {
         }
         let old = attributes.old.map(references).unwrap_or_default();
         let new = references(object);
+        // kube-apiserver exempts the status of pods.
         let is_status_of_pod = attributes.is_below("", "pods") && attributes.subresource == "status";
         if old == new || is_status_of_pod {
             return Ok(());

@@ -61,6 +61,8 @@ fn keep(old: Option<&Value>, pod: &mut Value) {
     let (Some(old), Some(spec)) = (old, pod.get_mut("spec").and_then(Value::as_object_mut)) else {
         return;
     };
+    // This plugin set the fields at the create. A client that sends its own manifest again omits them, and
+    // validation would refuse their removal.
     for field in ["priority", "preemptionPolicy"] {
         let kept = &old["spec"][field];
         if spec.get(field).is_none_or(Value::is_null) && !kept.is_null() {

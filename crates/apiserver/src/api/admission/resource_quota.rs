@@ -42,6 +42,7 @@ pub(super) fn charges(
     object: &Value,
     store: &Store<StorageKey>,
 ) -> Result<Vec<SideChange>, ApiError> {
+    // Read again, because other writes may have been charged since `validate`.
     let quotas = in_namespace(store, attributes);
     if quotas.is_empty() {
         return Ok(Vec::new());

@@ -31,6 +31,7 @@ impl WriteRule for RuntimeClassAdmission {
             return Ok(());
         }
         let class = class(attributes, object)?;
+        // `mutate` has set the overhead, but webhooks may have changed it since.
         let overhead = class.as_ref().map_or(&Value::Null, |class| &class["overhead"]);
         let own = &object["spec"]["overhead"];
         if overhead.is_object() && differs(&overhead["podFixed"], own) {
@@ -137,6 +138,7 @@ fn covers(wide: &Value, narrow: &Value) -> bool {
     }
     let text = |toleration: &Value, field: &str| toleration[field].as_str().unwrap_or_default().to_owned();
     let exists = text(wide, "operator") == "Exists";
+    // `Exists` without a key tolerates all keys.
     let has_key = text(wide, "key") == text(narrow, "key") || text(wide, "key").is_empty() && exists;
     let has_effect = ["", &text(narrow, "effect")].contains(&text(wide, "effect").as_str());
     // `tolerationSeconds` limits only tolerations of NoExecute.

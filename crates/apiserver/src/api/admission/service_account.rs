@@ -66,6 +66,7 @@ impl ValidatingPlugin for ServiceAccountAdmission {
 
 /// Sets the account, the token and the pull secrets of a new pod.
 async fn complete(attributes: &Attributes<'_>, pod: &mut Value) -> Result<(), ApiError> {
+    // A kubelet deletes a mirror pod whose spec differs from its static pod, so the plugin only checks it.
     if is_mirror(pod) || !pod["spec"].is_object() {
         return check(attributes, pod);
     }
@@ -99,6 +100,7 @@ async fn find(attributes: &Attributes<'_>, name: &str) -> Option<Value> {
     let mut commits = attributes.cluster.commits();
     let found = async {
         loop {
+            // Before the read, so that a commit after it ends the wait.
             commits.see();
             if let Some(account) = get() {
                 return account;
@@ -146,6 +148,7 @@ fn mount_token(pod: &mut Value, new_name: impl FnOnce() -> String) {
             }
         }
     }
+    // No volume is needed if every container mounts another one at the path.
     if !is_new || !is_mounted {
         return;
     }
@@ -153,6 +156,7 @@ fn mount_token(pod: &mut Value, new_name: impl FnOnce() -> String) {
         pod["spec"]["volumes"] = json!([]);
     }
     if let Some(volumes) = pod["spec"]["volumes"].as_array_mut() {
+        // 420 is 0644; JSON has no octal numbers.
         volumes.push(json!({"name": volume, "projected": {"defaultMode": 420, "sources": [
             {"serviceAccountToken": {"expirationSeconds": TOKEN_SECONDS, "path": "token"}},
             {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},

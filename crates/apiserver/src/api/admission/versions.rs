@@ -45,6 +45,8 @@ impl Equivalents {
     }
 
     fn tables(&self, cluster: &ClusterState) -> Arc<BTreeMap<StorageKey, Vec<Arc<ServedKind>>>> {
+        // Read before the registry. If the registry changes in between, the groups are computed once more
+        // than needed, and never used for too long.
         let version = cluster.registry_version();
         let mut tables = self.0.lock();
         if tables.registry != version {
@@ -94,6 +96,7 @@ pub(super) async fn convert(
         let converted = Converter::between(attributes.cluster, to, converted).await;
         return converted.map(Some);
     }
+    // Versions are converted by way of the stored form, as Go converts them by way of its internal type.
     from.strategy.convert_to_storage(from, &mut converted);
     to.strategy.convert_from_storage(to, &mut converted);
     converted["apiVersion"] = to.resource.api_version().into();

@@ -105,6 +105,7 @@ impl RequestedWrite<'_> {
         let strip = |object: &Value| {
             let mut object = object.clone();
             if let Some(metadata) = object["metadata"].as_object_mut() {
+                // Ownership was tracked before this check, so the managed fields differ in any case.
                 for field in ["ownerReferences", "finalizers", "managedFields"] {
                     metadata.remove(field);
                 }

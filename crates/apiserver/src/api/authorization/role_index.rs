@@ -37,6 +37,7 @@ impl RoleIndex {
         let Some(served) = cluster.registry().get(GROUP, "v1", kind.plural()).cloned() else { return };
         // The state is read under the lock: of two commits of an object, the one that takes the lock last reads the later state.
         let mut policy = self.0.write();
+        // Copies the index only as long as a fork shares it.
         let policy = Arc::make_mut(&mut policy);
         let Some(stored) = cluster.read(|store| store.get(storage, key).cloned()) else {
             return policy.remove(kind, key.namespace(), key.name());

@@ -30,6 +30,8 @@ impl Cache {
     }
 
     pub(super) fn insert(&mut self, id: Id, object: &Arc<Stored>) {
+        // Two reads may convert an object at the same time. The entry of the first one stays, so that `order`
+        // has each key once.
         let Entry::Vacant(vacant) = self.objects.entry(id) else { return };
         vacant.insert(Arc::clone(object));
         self.bytes += size(object);

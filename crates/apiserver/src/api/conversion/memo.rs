@@ -106,6 +106,8 @@ impl Versions for KnownVersions<'_> {
         if !state.wanted.contains(&wanted) {
             state.wanted.push(wanted);
         }
+        // The caller calls `fill` and computes the write again, so a client sees this error only at the
+        // limit.
         Err(ApiError::internal(format!(
             "the managed fields of the object need more than {CONVERSIONS} conversions: remove old entries"
         )))

@@ -110,6 +110,7 @@ impl Converter {
         let Some(webhook) = &served.webhook else { return Ok(objects.to_vec()) };
         let mut converted: Vec<Option<Arc<Stored>>> = vec![None; objects.len()];
         self.find(served, objects, &mut converted);
+        // Objects that another read is converting are not sent to the webhook twice.
         let calls = self.calls_of_others(served, objects, &converted);
         if !calls.is_empty() {
             let deadline = Instant::now() + TIMEOUT;
@@ -117,6 +118,7 @@ impl Converter {
                 // An error means that the call ended. Waiting has a deadline, because the task of the other call may no longer be polled.
                 let _ = timeout_at(deadline, call.changed()).await;
             }
+            // The objects of a call that failed are still missing, and are converted below.
             self.find(served, objects, &mut converted);
         }
         let missing = (0..objects.len()).filter(|at| converted[*at].is_none());
@@ -124,6 +126,8 @@ impl Converter {
         if missing.is_empty() {
             return Ok(converted.into_iter().flatten().collect());
         }
+        // Lives until this read ends. On an error or a cancellation its drop also wakes the reads that wait
+        // for it.
         let _underway = self.begin(served, &missing);
         let work = Work::default();
         let calls: Vec<_> = batches(&missing)
@@ -205,6 +209,7 @@ impl Converter {
             }
             turns.pass().await;
         }
+        // Released before the call, so that the next review is written while the webhook works on this one.
         drop(writing);
         let answer = Self::answer(cluster, webhook, &mut review).await?;
         let _reading = work.reading.lock().await;
@@ -421,6 +426,8 @@ impl Converter {
         let mut ids = Vec::new();
         for (_, stored) in objects.iter().filter(|(_, stored)| stored.revision != 0) {
             let id = (served.id, stored.revision);
+            // Another read may have begun with the object since. Its entry stays, and its own guard removes
+            // it.
             if let Entry::Vacant(vacant) = underway.entry(id) {
                 vacant.insert(receiver.clone());
                 ids.push(id);
@@ -439,6 +446,8 @@ struct Underway<'a> {
 
 impl Drop for Underway<'_> {
     fn drop(&mut self) {
+        // The body of `drop` runs before the sender is dropped. Therefore a caller that wakes does not find
+        // the entry of the ended call.
         let mut underway = self.converter.underway.lock();
         for id in &self.ids {
             underway.remove(id);

@@ -27,6 +27,7 @@ pub(crate) async fn run(call: &Call, kind: &str) -> Result<Reply, ApiError> {
         kind: ObjectKind { kind, ..of_resource },
         ..call.attributes(OperationOptions::Connect, None)
     };
+    // As in kube-apiserver, plugins run before the target is looked up.
     let admission = &call.context.admission;
     admission.mutate(&attributes, Some(&mut parameters)).await?;
     admission.validate(&attributes, Some(&parameters)).await?;

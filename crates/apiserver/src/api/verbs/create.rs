@@ -122,6 +122,7 @@ pub(crate) async fn create(
         let is_completed = served.strategy.default_stored(served, &mut candidate);
         if options.dry_run {
             let key = Key::new(namespace, metadata::text(&candidate, "name"));
+            // A dry run ends before the commit, which would notice that the name is taken.
             let taken = call.cluster.read(|store| store.get(served.storage(), &key).is_some());
             if !taken {
                 return Ok(Created::DryRun(call.dry_run(candidate).await?));
@@ -165,6 +166,7 @@ fn has_revision(object: &Value) -> bool {
 /// Sets the fields that the kind determines, and validates the object.
 fn prepare(call: &Call, object: &mut Value, empty: &EmptyParts) -> Result<(), ApiError> {
     let served = &call.served;
+    // Strategies of builtin kinds do this themselves in `prepare_create`.
     if served.resource.status
         && served.is_custom()
         && let Some(fields) = object.as_object_mut()
@@ -241,6 +243,8 @@ async fn commit(
     let document = call.document(object).await?;
     let change = Change::Put(if differs { document.differing() } else { document });
     let guard = |store: &Store<StorageKey>| {
+        // Under the lock of the store: since these checks ran, the namespace or the definition may have been
+        // deleted, and other objects charged to the quotas.
         let charges = call.context.admission.recheck(attributes, object, store)?;
         check_definition(call, store, key.name())?;
         Ok(charges)

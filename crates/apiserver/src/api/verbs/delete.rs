@@ -324,6 +324,7 @@ fn wanted_finalizers(call: &Call, options: &DeleteOptions, old: &Value) -> Vec<S
     if !call.served.strategy.propagates(&call.served, old) {
         return existing.into_iter().map(str::to_owned).collect();
     }
+    // The order of kube-apiserver: the options, then the finalizers of an earlier request, then the kind.
     let policy = match (options.orphan_dependents, options.propagation) {
         _ if !call.served.strategy.has_dependents() => Propagation::Background,
         (Some(true), _) => Propagation::Orphan,

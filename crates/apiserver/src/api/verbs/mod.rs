@@ -140,6 +140,7 @@ impl Call {
         if !options.field_manager.is_empty() {
             return options.field_manager.clone();
         }
+        // The name has no version, so that a client keeps its fields when it is upgraded.
         let product = self.user_agent.split('/').next().unwrap_or_default();
         let name: String = product.chars().filter(|c| !c.is_control()).collect();
         match &name[..name.floor_char_boundary(MAX_MANAGER)] {

@@ -26,6 +26,8 @@ pub(crate) async fn get(call: &Call) -> Result<Reply, ApiError> {
         Some(_) => call.cluster.read(|store| call.any_state(store)).snapshot().get(&call.key()).cloned(),
     };
     let stored = stored.ok_or_else(|| call.not_found())?;
+    // With a revision kube-apiserver reads its cache of converted objects, and without one etcd, whose object
+    // it converts each time.
     let stored = match wanted {
         Some(_) => call.converted(stored).await?,
         None => call.converted_now(stored).await?,
@@ -147,6 +149,7 @@ impl ListPage {
         while left != Some(0) {
             let most = match left {
                 None => MAX_CONVERTED,
+                // Every object that the key selects fills the page, so the exact number is known.
                 Some(left) if selection.is_about_key() => left.min(MAX_CONVERTED),
                 Some(_) => CONVERTED_FOR_PAGE,
             };
@@ -193,6 +196,8 @@ impl ListPage {
             if !selection.matches(&call.served, key, stored) {
                 continue;
             }
+            // The rest of a long list is selected again while it is written, so that it is never held as a
+            // whole.
             if held.len() < items::MAX_HELD {
                 held.push((key.clone(), Arc::clone(stored)));
             } else if next.is_none() {

@@ -235,6 +235,7 @@ pub(crate) async fn change(
             !served.is_custom() || document.same(&encoded())
         };
         if !gone && document.same(&stored.document) && is_wanted && is_unchanged() {
+            // Nothing was stored, so this is still the value of the stored object.
             call.cluster.recent.put(served, &key, &shown, old);
             return Ok(Changed::Stored(shown));
         }
@@ -352,6 +353,7 @@ pub(super) fn check_revision(call: &Call, stored: u64, new: &Value) -> Result<()
     match wanted_revision(new)? {
         wanted if wanted == stored => Ok(()),
         1.. => Err(call.modified()),
+        // The request names no revision, so it may replace any.
         _ if call.served.resource.rules.unconditional_update => Ok(()),
         _ => {
             let resource = &call.served.resource;
@@ -374,6 +376,7 @@ fn prepare<'a>(
     let subresource = path.subresource.as_str();
     // Plugins may have changed the namespace.
     object_meta::reconcile_namespace(served, &path.namespace, new)?;
+    // The caller has checked the precondition. From here on both states have the same revision.
     metadata::of(new).insert("resourceVersion".to_owned(), metadata::text(old, "resourceVersion").into());
     metadata::restore(old, new);
     // kube-apiserver names the type in errors that the object has before the status strategy restores it.

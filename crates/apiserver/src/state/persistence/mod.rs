@@ -241,6 +241,7 @@ impl JournalQueue {
         while queue.changes.is_empty() && !queue.closing && !std::mem::take(&mut queue.again) {
             self.work.wait(&mut queue);
         }
+        // Under the lock of the revision, so that the file never claims a revision without its changes.
         changes.append(&mut queue.changes);
         (queue.revision, queue.closing)
     }

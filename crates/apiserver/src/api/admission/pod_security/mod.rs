@@ -62,10 +62,12 @@ fn validate_namespace(attributes: &Attributes<'_>, namespace: &Value) -> Result<
     let (new, errors) = PodSecurityPolicy::of(namespace);
     let old = attributes.old.filter(|_| attributes.operation == Operation::Update).map(PodSecurityPolicy::of);
     let known = old.as_ref().map(|(_, errors)| errors);
+    // Labels that were invalid before do not block other changes of the namespace.
     if !errors.is_empty() && known != Some(&errors) {
         return Err(ApiError::invalid("", "Namespace", attributes.name, errors));
     }
     let Some((old, _)) = old else { return Ok(()) };
+    // A lower level of the same version cannot add violations.
     let is_relaxed = new.enforce.version == old.enforce.version && new.enforce.level <= old.enforce.level;
     if new.enforce.level == Level::Privileged || is_relaxed {
         return Ok(());
@@ -98,6 +100,7 @@ fn validate_pod(attributes: &Attributes<'_>, pod: &Value) -> Result<(), ApiError
         let resource = &attributes.served.resource;
         return Err(ApiError::forbidden(&resource.group, &resource.plural, attributes.name, &why));
     }
+    // The pod meets the enforced standard, so an equal one has nothing to warn about.
     if policy.warn != policy.enforce {
         warn(attributes, policy.warn, &checked);
     }
@@ -196,6 +199,8 @@ fn by_controller(pods: &[Value]) -> Vec<&Value> {
             .and_then(|owner| owner["uid"].as_str())
             .is_none_or(|uid| controllers.insert(uid.to_owned()))
     };
+    // Pods of a controller are alike. With one of each first, the limit cuts off as few different pods as
+    // possible.
     let (mut first, mut others) = (Vec::new(), Vec::new());
     for pod in pods {
         if is_first(&pod) { &mut first } else { &mut others }.push(pod);

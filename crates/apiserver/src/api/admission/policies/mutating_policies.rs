@@ -143,6 +143,7 @@ impl MutatingPolicies {
                     round.changed = true;
                 }
                 if evaluation.policy.reinvoked_if_needed {
+                    // After `require_again`: its own change is no reason to evaluate a policy again.
                     round.called.insert(key);
                 }
             }
@@ -171,6 +172,7 @@ impl MutatingPolicies {
         failures: &mut Vec<PolicyFailure<'a>>,
     ) -> Vec<Evaluation<'a>> {
         let mut evaluations = Vec::new();
+        // A failure does not end the loop. With `failurePolicy: Ignore` the remaining policies still apply.
         for PolicyHook { policy, bindings } in hooks {
             let mut failed = |binding: Option<&'a PolicyBinding>, why: &str| {
                 let subject = if binding.is_some() { "binding" } else { "policy" };

@@ -78,6 +78,7 @@ impl PolicyHooks {
     /// Compiles the policies, and parses the bindings, that have changed. A policy without a binding is not compiled.
     pub(crate) fn refresh(&self, cluster: &ClusterState) {
         let mut parsed = self.parsed.lock();
+        // Under one lock, so that both tables are at the same revision.
         let (policies, bindings) =
             cluster.read(|store| (store.snapshot(&self.policies.0), store.snapshot(&self.bindings.0)));
         let mut former = std::mem::take(&mut *parsed);

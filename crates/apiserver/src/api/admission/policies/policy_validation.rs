@@ -54,6 +54,8 @@ pub(super) fn validate(policy: &CompiledPolicy, input: &ExpressionInput<'_>) -> 
         Ok(false) => return ValidationOutcome::default(),
         Err(why) => return ValidationOutcome::of_error(policy, why),
     }
+    // As in kube-apiserver, messages get what validations leave of this budget. Audit annotations have one of
+    // their own.
     let mut budget = POLICY_BUDGET;
     let authorizer = |query: &AccessQuery| input.decide(query);
     let activation = input.activation(Some(&policy.variables), Some(&authorizer));

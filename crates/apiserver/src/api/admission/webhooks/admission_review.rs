@@ -90,6 +90,8 @@ pub(super) fn response(
     kind: WebhookKind,
     uid: &str,
 ) -> Result<AdmissionResponse, String> {
+    // Go's decoder checks types and base64 while it reads the review. Therefore their errors precede those of
+    // `verify`, and count as a failed call.
     let review = decode_review(body, version.api_version(), "AdmissionReview")
         .and_then(|review| check_types(&review, version).map(|()| review))
         .map_err(|why| format!("failed to call webhook: {why}"))?;

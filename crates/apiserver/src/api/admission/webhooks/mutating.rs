@@ -125,6 +125,7 @@ impl MutatingWebhooks {
         only: Option<&[usize]>,
     ) -> Result<(), ApiError> {
         let webhooks = Arc::clone(&round.webhooks);
+        // Needed if a webhook makes the entries undecodable.
         let owners = object.as_deref().map(|object| object["metadata"]["managedFields"].clone());
         let mut review = ReviewedState::new(attributes, object);
         for (place, webhook) in webhooks.iter().enumerate() {
@@ -139,6 +140,7 @@ impl MutatingWebhooks {
                 WebhookReply::Unchanged => {}
                 WebhookReply::Changed => round.record_change(),
             }
+            // After `record_change`: its own change is no reason to call a webhook again.
             if webhook.reinvoked_if_needed {
                 round.called.push(place);
             }
@@ -320,6 +322,8 @@ fn patched(
     }
     let internal = |why: String| WebhookFailure::Refused(ApiError::internal_error(&why));
     let target = invocation.object.unwrap_or(&Value::Null);
+    // As in kube-apiserver, the patch is decoded first, then the object must exist, and only then the type of
+    // the patch is checked.
     let new = match patch::admission(target, &response.patch) {
         Ok(None) => return Ok(None),
         Err(AdmissionPatchError::Undecodable(why)) => {

@@ -52,6 +52,8 @@ impl ValidatingWebhooks {
         object: Option<&Value>,
     ) -> Result<(), ApiError> {
         let webhooks = self.configurations.webhooks();
+        // All webhooks are matched before the first call, so that an error of a selector comes without side
+        // effects.
         let mut invoked = Vec::new();
         for webhook in webhooks.iter() {
             if let Some(form) = webhook.criteria.matches(attributes, object, &self.equivalents)? {
@@ -96,6 +98,7 @@ impl ValidatingWebhooks {
             if let Err(failure) = outcome.result
                 && let Some(error) = consequence(webhook, failure)
             {
+                // The first in order and not in time, so that equal requests get equal errors.
                 refused.get_or_insert(error);
             }
         }

@@ -203,6 +203,8 @@ fn spend(call: &Call, pod: &Value, options: &DeleteOptions) -> Result<Budget, Ap
             return Ok(Budget::Spared(key.name().to_owned()));
         }
         let spent = decrement(call, &budget)?;
+        // On a conflict another eviction may have used the last disruption, so the next round reads the
+        // budget again.
         if options.dry_run || put_status(call, &served, key, revision, &budget, spent) {
             return Ok(Budget::None);
         }
