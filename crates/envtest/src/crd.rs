@@ -86,6 +86,7 @@ pub enum CrdError {
 pub fn read_crds(path: &Path) -> Result<Vec<CustomResourceDefinition>, CrdError> {
     if !path.is_dir() {
         let crds = read_file(path)?;
+        // A file that is named alone must contain a definition, while a folder may contain other manifests.
         if crds.is_empty() {
             return Err(CrdError::Parse { path: path.to_owned(), reason: "it contains none".to_owned() });
         }
@@ -224,6 +225,8 @@ async fn established(api: &Api<CustomResourceDefinition>, name: &str) -> Result<
     let crd = api.get(name).await.map_err(|error| text_of(&error))?;
     let mut conditions = crd.status.iter().flat_map(|status| status.conditions.iter().flatten());
     if conditions.any(|condition| condition.type_ == "Established" && condition.status == "True") {
+        // The condition is set before every API server serves the kind, so the requests of a test could still
+        // fail with 404.
         return served(api, &crd).await;
     }
     Err(conditions_text(&crd))

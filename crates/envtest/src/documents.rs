@@ -23,6 +23,7 @@ pub(crate) fn files_of(path: &Path) -> Result<Vec<PathBuf>, DocumentError> {
     let entries = fs::read_dir(path).and_then(|entries| entries.map(|entry| Ok(entry?.path())).collect());
     let mut files: Vec<PathBuf> = entries.map_err(unreadable(path))?;
     files.retain(|file| file.extension().is_some_and(|ext| ext == "yaml" || ext == "yml" || ext == "json"));
+    // The order of a folder differs between file systems.
     files.sort();
     Ok(files)
 }
@@ -41,6 +42,7 @@ pub(crate) fn documents_of_text(text: &str) -> Result<Vec<Value>, String> {
 /// The line and the reason, with a remedy for known errors.
 fn describe(error: &serde_saphyr::Error) -> String {
     let location = error.location().map(|location| (location.line(), location.column()));
+    // The snippet would repeat lines of the file, and the location is enough to find them.
     let error = error.without_snippet();
     let reason = match (error, location) {
         // A repeated key at the top level: usually the first key of another object.

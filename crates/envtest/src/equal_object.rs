@@ -121,6 +121,7 @@ impl Differences<'_> {
             return;
         }
         let nothing = Map::new();
+        // A field that is null and one that is absent are equal for the API server.
         match (expected.filter(|value| !value.is_null()), found.filter(|value| !value.is_null())) {
             (Some(Value::Object(expected)), Some(Value::Object(found))) => {
                 self.compare_fields(path, expected, found);
@@ -149,6 +150,7 @@ impl Differences<'_> {
     fn compare_fields(&mut self, path: &str, expected: &Map<String, Value>, found: &Map<String, Value>) {
         let fields: BTreeSet<_> = expected.keys().chain(found.keys()).collect();
         for field in fields {
+            // Paths are JSON pointers, in which these two characters are escaped.
             let path = format!("{path}/{}", field.replace('~', "~0").replace('/', "~1"));
             self.compare(&path, expected.get(field), found.get(field));
         }

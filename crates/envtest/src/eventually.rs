@@ -119,6 +119,7 @@ pub async fn consistently<T, E: fmt::Display>(
             Ok(outcome) => outcome.map_err(|wrong| unmet(format!("{wrong:#}")))?,
             Err(_) => return Err(unmet("the check did not complete".to_owned())),
         };
+        // The next check would begin after the deadline.
         if Instant::now() + INTERVAL > deadline {
             return Ok(value);
         }
@@ -168,6 +169,7 @@ where
     let mut seen = None;
     let waited = timeout_at(Instant::now() + within, async {
         loop {
+            // `seen` keeps the last object even if a later read fails, for the message.
             last = match read_existing(api, name).await {
                 Ok(object) => check(seen.insert(object)),
                 Err(missing) => Err(missing),
@@ -178,6 +180,7 @@ where
             sleep(INTERVAL).await;
         }
     });
+    // Whether it timed out shows in `last`.
     let _ = waited.await;
     last.map_err(|last| Unmet { last, within, object: seen.as_ref().map(as_yaml) })
 }
@@ -252,6 +255,7 @@ where
 pub(crate) fn as_yaml<K: Serialize + fmt::Debug>(object: &K) -> String {
     let yaml = serde_json::to_value(object).ok().and_then(|mut value| {
         if let Some(metadata) = value.get_mut("metadata").and_then(serde_json::Value::as_object_mut) {
+            // They are longer than the rest of most objects, and no check is about them.
             metadata.remove("managedFields");
         }
         serde_saphyr::to_string(&value).ok()

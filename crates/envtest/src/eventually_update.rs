@@ -85,6 +85,7 @@ where
 {
     let mut changed = None;
     let outcome = eventually(within, async || {
+        // Read again in each attempt, so that a conflict is resolved with the newest version.
         let mut object = read_existing(api, name).await?;
         change(&mut object);
         let object = changed.insert(object);

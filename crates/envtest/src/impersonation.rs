@@ -21,6 +21,7 @@ pub(crate) fn client_for(client: kube::Client, name: &str, groups: &[String]) ->
     let mut headers = HeaderMap::new();
     headers.insert(HeaderName::from_static("impersonate-user"), value(name));
     for group in groups {
+        // One header for each group, which is why the headers are appended and not set.
         headers.append(HeaderName::from_static("impersonate-group"), value(group));
     }
     let namespace = client.default_namespace().to_owned();

@@ -30,6 +30,7 @@ impl Environment {
     pub async fn namespace(&self, prefix: &str) -> Result<TestNamespace, kube::Error> {
         let mut namespace = Namespace::default();
         namespace.metadata.generate_name = Some(format!("{prefix}-"));
+        // In a shared cluster the webhooks of this environment are called only for namespaces with its label.
         if let Some((label, id)) = self.webhooks().namespace_label() {
             namespace.metadata.labels = Some([(label.to_owned(), id.to_owned())].into());
         }

@@ -121,6 +121,7 @@ impl Now<'_> {
         objects
             .filter_map(|(_, object)| {
                 let mut object = object.whole().clone();
+                // Commits lack both fields, without which some kinds cannot be decoded.
                 object["apiVersion"] = Value::String(K::api_version(&()).into_owned());
                 object["kind"] = Value::String(K::kind(&()).into_owned());
                 serde_json::from_value(object).ok()

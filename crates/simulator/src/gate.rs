@@ -100,6 +100,7 @@ impl Gate {
 
     /// Puts the lines of a watch under the driver's control; other responses pass as they are.
     fn open(&self, name: Arc<CallName>, response: Response<GateBody>) -> Response<GateBody> {
+        // A refused watch, such as one with 410 or 403, has a body that ends.
         if !name.is_watch() || response.status() != StatusCode::OK {
             return response;
         }
@@ -113,8 +114,10 @@ impl Gate {
                     lines.split(&chunk).into_iter().for_each(|line| hub.push(id, line));
                 }
             }
+            // A failed body ends the watch as well: for the process the connection is gone in both cases.
             hub.end(id);
         };
+        // The set lets the check for leaked tasks subtract the pumps from the tasks of the runtime.
         let pump = self.pumps.lock().spawn(pump);
         self.hub.set_pump(id, pump);
         Response::from_parts(head, GateBody::Watch(WatchBody::new(self.hub.clone(), id)))
@@ -137,6 +140,8 @@ impl Service<Request<kube::client::Body>> for Gate {
         Box::pin(async move {
             let (head, body) = request.into_parts();
             let Ok(body) = body.collect().await else { return Err(ConnectionLost) };
+            // This future holds the only strong reference, so the hub sees in the weak one when the caller
+            // gives up.
             let (body, caller) = (body.to_bytes(), Arc::new(()));
             let request = Request::from_parts(head, Full::new(body.clone()));
             let name = Arc::new(CallName::of_request(&request, &body));

@@ -55,6 +55,7 @@ impl Idle {
                 let is_over = match state.wait {
                     Wait::Nothing | Wait::Over => false,
                     Wait::Idle => true,
+                    // At the same time the hook stays silent, so that tokio parks and the clock jumps.
                     Wait::IdleAfter(then) => Instant::now() > then,
                 };
                 if !is_over {
@@ -115,9 +116,11 @@ impl Idle {
     }
 
     async fn wait(&self, wait: Wait) {
+        // Also after a drop the hook must not wake a driver that no longer waits.
         let _reset = Reset(self);
         {
             let mut state = self.0.lock();
+            // A kick may come between two waits, from the thread of the watchdog.
             state.wait = if state.was_kicked { Wait::Over } else { wait };
         }
         poll_fn(|context| {
@@ -125,6 +128,8 @@ impl Idle {
             if state.wait == Wait::Over {
                 return Poll::Ready(());
             }
+            // Stored under the lock under which the state was read, so that a kick in between cannot miss the
+            // waker.
             state.waker = Some(context.waker().clone());
             Poll::Pending
         })

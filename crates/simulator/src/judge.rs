@@ -129,12 +129,16 @@ pub(crate) fn judge_last_world(outcome: &Outcome) -> Option<Violation> {
         Some(Violation { oracle: Oracle::Succeeds, title, suspect, details })
     };
     let is_refused = |error: &str| REFUSED.iter().any(|refused| error.contains(refused));
+    // Other failing requests may succeed later, such as those that wait for an object of the user. There is
+    // no run to compare with here.
     if let Some((request, error)) = outcome.failing.iter().find(|(_, error)| is_refused(error)) {
         return violation(format!("{request} fails forever: {error}"), Suspect::CallOf(error.clone()));
     }
     let (_, last) = outcome.quiet.last_key_value()?;
     let is_terminating = |state: &ObjectState| !state.whole()["metadata"]["deletionTimestamp"].is_null();
     for (id, state) in last.world.objects.iter().filter(|(_, state)| is_terminating(state)) {
+        // Only finalizers that the operator added count: those of others, such as the server's, wait for
+        // programs that the simulation does not run.
         let own = own_finalizers(id, &outcome.trace);
         if let Some(finalizer) = finalizers(state).intersection(&own).next() {
             let title =
@@ -229,6 +233,8 @@ fn compare_worlds(
 ) -> Option<Violation> {
     let last = expected.outcome.quiet.keys().last().copied().unwrap_or_default();
     let last = outcome.merged_after.unwrap_or(last);
+    // An operator that was down or late during a step may have skipped its state, but must reach the last
+    // one.
     let first = if tolerance.between_steps { last } else { 0 };
     for (step, found) in outcome.quiet.range(first..) {
         let mut differences = expected.differences(*step, &found.world);
@@ -284,6 +290,7 @@ fn lasting_counts(outcome: &Outcome, plan: &Plan) -> BTreeMap<ObjectId, Counts> 
         return counts;
     }
     let is_fault = |entry: &Entry| entry.action.is_deviation();
+    // Before the first fault the run equals that without faults, whose counts contain such objects as well.
     let first = outcome.trace.iter().position(is_fault).unwrap_or(outcome.trace.len());
     let mut created: BTreeMap<&ObjectId, Actor> = BTreeMap::new();
     for change in changes(&outcome.trace[first..]) {
@@ -311,6 +318,7 @@ fn sums_of_families(counts: &BTreeMap<ObjectId, Counts>, learned: &Learned) -> B
         let sum = sums.entry(learned.names.family_by_name(id)).or_default();
         sum.created += counts.created;
         sum.deleted += counts.deleted;
+        // Two runs give such an object two names, so only the sums of the families can be compared.
         sum.changed += counts.changed;
     }
     sums

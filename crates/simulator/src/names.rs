@@ -160,12 +160,15 @@ impl CallName {
             _ => ("", &[][..]),
         };
         let (namespace, rest) = match rest {
+            // `/namespaces/<name>`, and its own subresources, are requests about the namespace, not about
+            // objects in it.
             ["namespaces", namespace, rest @ ..] if rest.len() > usize::from(is_namespace_part(rest)) => {
                 (*namespace, rest)
             }
             rest => ("", rest),
         };
         let (resource, name, subresource) = match rest {
+            // A path that is no resource, such as `/version`, stands for itself.
             [] => return Self { verb: "get".to_owned(), target: path.to_owned(), key: String::new() },
             [resource] => (*resource, "", ""),
             [resource, name] => (*resource, *name, ""),
@@ -173,6 +176,7 @@ impl CallName {
         };
         let verb = verb(request, !name.is_empty());
         let name = match (verb, name) {
+            // The path of a create lacks the name. A plan needs it, to tell creations of one step apart.
             ("create", "") => name_in(body),
             _ => name.to_owned(),
         };

@@ -310,12 +310,14 @@ impl FromStr for Deviation {
 
     fn from_str(line: &str) -> Result<Self, PlanError> {
         let parse = || {
+            // The last one, because the name of a call may contain the mark as well.
             let (rest, number) = line.rsplit_once(" #")?;
             let refusals = REFUSALS
                 .iter()
                 .map(|(refusal, text)| (DeviationKind::Refuse(*refusal), format!("refuse with {text}")));
             let kinds = KINDS.iter().map(|(what, text)| (*what, (*text).to_owned())).chain(refusals);
             let (what, call) = kinds
+                // The space keeps `crash after` from matching a longer name of the same beginning.
                 .filter_map(|(what, text)| Some((what, rest.strip_prefix(&*text)?.strip_prefix(' ')?)))
                 .next()?;
             Some(Self { what, call: call.to_owned(), number: number.parse().ok()? })

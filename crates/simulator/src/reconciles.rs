@@ -89,6 +89,7 @@ impl Subscriber for Reconciles {
         let mut failure = Failure::default();
         event.record(&mut failure);
         let Failure { message, error } = failure;
+        // The message is the same for all failures, and the field names this one.
         let text = if error.is_empty() { message } else { error };
         self.0.lock().news.push(Reconcile::Failed(text));
     }
@@ -107,6 +108,8 @@ impl Subscriber for Reconciles {
     fn try_close(&self, id: Id) -> bool {
         let mut state = self.0.lock();
         let Some(open) = state.open.get_mut(&id.into_u64()) else { return false };
+        // A span is closed when its last handle is dropped: at the end of the reconcile, or when a crash
+        // drops its future.
         open.handles -= 1;
         if open.handles > 0 {
             return false;

@@ -237,6 +237,7 @@ impl Simulation {
             return self.replay_saved(Path::new(&path), &test);
         }
         let (began, settings) = (Stopwatch::start(), Settings::of_environment());
+        // A process with a share is itself one of the jobs.
         if let Some(jobs) = settings.jobs.filter(|jobs| *jobs > 1 && settings.share.is_none()) {
             let report = jobs::run(&test, jobs).unwrap_or_else(|output| panic!("{output}"));
             println!(
@@ -247,6 +248,7 @@ impl Simulation {
             return report;
         }
         let result = search(&self.definition, explore, &trace_file::saved(&test, &name), &settings);
+        // Before the panic of a finding, which the report must contain.
         self.add_to_report(&test, &result, &began);
         match result {
             Ok(report) => {
@@ -256,6 +258,8 @@ impl Simulation {
                     report.plans
                 );
                 println!("simulation {name:?}: {report}");
+                // A share with a finding writes no part: the panic ends its process with a failure, which the
+                // parent reports.
                 if let Some(part) = std::env::var_os("SIMULATION_PART") {
                     jobs::add_part(Path::new(&part), &report)
                         .unwrap_or_else(|error| panic!("SIMULATION_PART: {error}"));
@@ -303,6 +307,7 @@ impl Simulation {
     fn save(&self, finding: &mut Finding, test: &str) {
         let Some(folder) = trace_file::folder() else { return };
         let file = TraceFile::of(finding, test, &self.definition.name);
+        // The trace file comes first: it replays the finding, and the picture only shows it.
         let written = file.write(&folder).and_then(|path| {
             let picture = picture::html(finding, &self.definition.name);
             std::fs::write(path.with_extension("html"), picture).map(|()| path)
@@ -389,6 +394,8 @@ fn made_by<E: Into<BoxError>>(name: &str, add: impl Fn(&Manager) -> Result<(), E
         // Requests of the operator then pass no queue of a `kube` client.
         let mut options = ManagerOptions::new(&*name).client(move |client| client.service(gate.clone()));
         if instance.replicas > 1 {
+            // Each life has an identity of its own, like a new pod, so that it must wait for the lease of its
+            // previous life.
             let identity = format!("{name}-{}.{}", instance.replica, instance.life);
             let election = LeaderElectionOptions::new(&*name).namespace("default").identity(identity);
             options = options.leader_election(election);

@@ -181,6 +181,7 @@ pub(crate) fn first_difference(one: &[Entry], other: &[Entry]) -> Option<(usize,
     if first != second {
         return Some((place + 1, first, second));
     }
+    // Lines show only the paths of changed fields, so equal lines may hide different values.
     let content = |trace: &[Entry]| match trace.get(place).map(|entry| &entry.action) {
         Some(Action::Committed(change)) => change.after.clone(),
         _ => None,

@@ -77,6 +77,7 @@ impl TraceFile {
                 "is not a trace of kube-simulator: its first line is {first:?}, not \"{MAGIC}{FORMAT}\""
             ))
         })?;
+        // Checked before any other line, since the lines of another format may have another meaning.
         if format.trim() != FORMAT.to_string() {
             return Err(error(format!(
                 "has format {format}, which another version of kube-simulator wrote; this one reads format {FORMAT}: \
@@ -96,6 +97,8 @@ impl TraceFile {
             let (name, value) = line.split_once(": ").unwrap_or((line, ""));
             match name {
                 "hash" => known = Some(value.to_owned()),
+                // Lines of the log may contain a colon, so no other name is looked for in them. The hash ends
+                // the log.
                 _ if is_log => file.lines.push(line.to_owned()),
                 "test" => value.clone_into(&mut file.test),
                 "simulation" => value.clone_into(&mut file.simulation),
@@ -110,6 +113,7 @@ impl TraceFile {
             }
         }
         if let Some(known) = known {
+            // A file with only the plan has no hash and is valid: people shorten files that they keep.
             if known != hash(&file.lines) {
                 return Err(error("is damaged: its hash is not that of its log".to_owned()));
             }
@@ -204,6 +208,7 @@ pub(crate) fn test_name() -> String {
 /// Folder for trace files of this build, `target/simulation`; `None` outside of a build.
 pub(crate) fn folder() -> Option<PathBuf> {
     let program = std::env::current_exe().ok()?;
+    // Test programs are in `deps`. Doc tests run elsewhere, and write no file.
     let dependencies = program.ancestors().find(|folder| folder.ends_with("deps"))?;
     Some(dependencies.parent()?.parent()?.join("simulation"))
 }
@@ -220,6 +225,8 @@ pub(crate) fn saved(test: &str, simulation: &str) -> Vec<(String, Plan)> {
     let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
     let mut paths: Vec<PathBuf> =
         paths.filter(|path| path.extension().is_some_and(|end| end == "trace")).collect();
+    // The order of a folder differs between file systems, and the first plan that fails is the one that is
+    // reported.
     paths.sort();
     let file = |path: PathBuf| {
         let file = TraceFile::read(&path).unwrap_or_else(|error| panic!("saved simulation: {error}"));

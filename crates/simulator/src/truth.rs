@@ -47,6 +47,7 @@ impl<F: Future> Future for Attributed<F> {
     type Output = F::Output;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        // The origin is set only during a poll, because other tasks commit between two polls.
         let before = ORIGIN.replace(self.origin);
         let polled = self.future.as_mut().poll(context);
         ORIGIN.set(before);
@@ -212,6 +213,7 @@ impl Writers {
         before: Option<&'o ObjectState>,
         after: Option<&'o ObjectState>,
     ) -> Option<(String, Actor)> {
+        // Whoever creates an object of this name again is its writer from then on.
         let Some(after) = after else {
             self.0.remove(id);
             return None;
@@ -235,9 +237,11 @@ impl Writers {
                 writers.fields.insert(path.to_owned(), origin.actor);
                 return;
             }
+            // A field without a recorded writer has been there since the first commit.
             let creator = writers.is_creator.then_some(writers.first);
             let Some(writer) = writers.fields.remove(path).or(creator) else { return };
             let is_foreign = match writer {
+                // The server's defaults may be removed: the server sets them again.
                 Actor::Server => false,
                 Actor::User => path.starts_with(".metadata"),
                 Actor::Process { .. } => program(writer) != program(origin.actor),
@@ -314,6 +318,7 @@ pub(crate) fn first_different_field(one: &Value, other: &Value) -> Option<(Strin
     let (none, whole) = (Map::new(), (String::new(), one.clone(), other.clone()));
     let (fields, others) = match (one, other) {
         (Value::Object(fields), Value::Object(others)) => (fields, others),
+        // Goes into an object that one side lacks, so that the path names a field with a value.
         (Value::Object(fields), Value::Null) => (fields, &none),
         (Value::Null, Value::Object(others)) => (&none, others),
         _ => return Some(whole),

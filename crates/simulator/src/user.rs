@@ -67,6 +67,7 @@ impl User {
                 .into());
             }
             let (group, version) = api_version.rsplit_once('/').unwrap_or(("", &api_version));
+            // The server is asked in each step, because an earlier step may have installed the kind.
             let kind = self.client.discover(group, version, &kind).await?;
             if kind.is_namespaced() && document["metadata"]["namespace"].is_null() {
                 document["metadata"]["namespace"] = Value::String("default".to_owned());

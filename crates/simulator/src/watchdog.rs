@@ -95,6 +95,7 @@ impl Shared {
             self.changed.wait_for(&mut state, LOOK_EVERY);
             let waited = state.times.as_deref().and_then(ThreadTimes::read).map(|times| times.waited);
             let waited = waited.unwrap_or_default();
+            // Time in which the thread was ready but had no processor is not the operator's fault.
             let waited_since = waited.saturating_sub(state.waited);
             state.waited = waited;
             state.stuck_for += last_look.elapsed().saturating_sub(waited_since);
@@ -110,6 +111,8 @@ impl Shared {
                      Last action of the run: {}",
                     state.place.as_ref().map(ToString::to_string).unwrap_or_default()
                 );
+                // A blocked thread cannot be ended from outside. 101 is the exit code of a failed test
+                // program.
                 std::process::exit(101);
             }
         }
@@ -154,6 +157,7 @@ impl Watched {
             let mut state = shared.state.lock();
             state.idle = Some(idle.clone());
             state.progresses();
+            // All runs of this watchdog are in one thread, so its file is looked up once.
             if state.times.is_none() {
                 state.times = ThreadTimes::of_this_thread();
             }

@@ -92,6 +92,7 @@ impl Assets {
     }
 
     fn find(variable: &dyn Fn(&str) -> Option<String>) -> Result<Self, AssetsError> {
+        // CI systems often set a variable to an empty text where they mean to leave it unset.
         let variable = |name: &str| variable(name).filter(|value| !value.is_empty());
         let path = |name: &str| variable(name).map(PathBuf::from);
         let folder = path("KUBEBUILDER_ASSETS").unwrap_or_else(|| PathBuf::from(DEFAULT_FOLDER));
@@ -101,6 +102,7 @@ impl Assets {
         };
         let kubectl = "TEST_ASSET_KUBECTL";
         let kubectl = match binary("kubectl", kubectl) {
+            // No test needs kubectl, so it may be missing, but not if a variable names its path.
             Err(missing) if path(kubectl).is_some() => return Err(missing),
             kubectl => kubectl.ok(),
         };

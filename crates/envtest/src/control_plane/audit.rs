@@ -46,6 +46,7 @@ pub(crate) struct AuditedAction {
 impl AuditFiles {
     /// Writes the policy; `None` if flags of the test concern the audit.
     pub(crate) fn write(folder: &Path, flags: &[String]) -> io::Result<Option<Self>> {
+        // The test has an audit configuration of its own, and the API server writes only one log.
         if flags.iter().any(|flag| flag.starts_with(FLAGS)) {
             return Ok(None);
         }
@@ -115,10 +116,12 @@ struct ResponseStatus {
 impl Event {
     fn into_request(self) -> AuditedRequest {
         let Self { verb, uri, user, impersonated_user, object_ref, response_status, annotations } = self;
+        // The rights of the impersonated user decide, and the administrator only lends the connection.
         let user = impersonated_user.unwrap_or(user).username;
         let is_refused = response_status.code == 403
             && annotations.get(DECISION).is_some_and(|decision| decision == "forbid");
         let Some(object) = object_ref else {
+            // Rules about paths apply without the query.
             let path = uri.split('?').next().unwrap_or_default().to_owned();
             let action = AuditedAction { action: OwnedAction::Path { verb, path }, is_refused };
             return AuditedRequest { user, actions: vec![action] };

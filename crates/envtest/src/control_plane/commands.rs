@@ -21,6 +21,7 @@ pub(super) fn etcd(program: &Path, url: &str, data: &Path) -> Command {
         format!("--advertise-client-urls={url}"),
         // The peer port is not used; port 0 picks a free one.
         "--listen-peer-urls=http://127.0.0.1:0".to_owned(),
+        // The data lives as long as the test, so no write needs to survive a crash of the machine.
         "--unsafe-no-fsync=true".to_owned(),
     ];
     Command { name: "etcd", program: program.to_owned(), arguments }
@@ -59,6 +60,8 @@ impl ApiServerArguments<'_> {
             format!("--service-account-signing-key-file={}", file("service-account.key")),
             "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
             "--authorization-mode=RBAC".to_owned(),
+            // No controller manager creates the service account of a namespace, without which this plugin
+            // refuses pods.
             "--disable-admission-plugins=ServiceAccount".to_owned(),
             "--allow-privileged=true".to_owned(),
         ];
@@ -66,6 +69,7 @@ impl ApiServerArguments<'_> {
             arguments.push(format!("--audit-policy-file={}", policy.display()));
             arguments.push(format!("--audit-log-path={}", log.display()));
         }
+        // Last, because the last of two equal flags applies.
         arguments.extend_from_slice(flags);
         Command { name: "kube-apiserver", program: program.to_owned(), arguments }
     }

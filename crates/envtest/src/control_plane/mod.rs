@@ -67,6 +67,7 @@ impl ControlPlane {
         let command = etcd(&assets.etcd, &etcd_url, &folder(&files, "etcd")?);
         let etcd = spawn(&command, &files, assets)?;
         let probe = anonymous(&etcd_url)?;
+        // The API server needs etcd when it starts.
         let etcd = etcd.ready(deadline, || get(&probe, "/health")).await?;
 
         let authority = Authority::new()?;
@@ -85,6 +86,8 @@ impl ControlPlane {
         let url = format!("https://127.0.0.1:{port}");
         let admin = client(&authority.kubeconfig(&url, "envtest-admin", &["system:masters"])?).await?;
         let api_server = api_server.ready(deadline, || get(&admin, "/readyz")).await?;
+        // The API server creates this namespace only after it is ready, and most tests begin with objects in
+        // it.
         let api_server = with_default_namespace(api_server, &admin).await?;
         let stop_timeout = assets.stop_timeout;
         Ok(Self { api_server, etcd, authority, url, audit, stop_timeout, _files: files })
@@ -103,6 +106,7 @@ impl ControlPlane {
     /// Sends SIGTERM to the processes and waits until they have exited.
     pub(crate) async fn stop(mut self) -> Result<(), ControlPlaneError> {
         let deadline = Instant::now() + self.stop_timeout;
+        // The API server ends first, because it depends on etcd.
         self.api_server.stop(deadline).await?;
         Ok(self.etcd.stop(deadline).await?)
     }
@@ -110,6 +114,7 @@ impl ControlPlane {
 
 /// Two free ports. Both are reserved at the same time so that they differ.
 fn free_ports() -> std::io::Result<(u16, u16)> {
+    // Both are open at the same time, so that the ports differ.
     let (first, second) = (TcpListener::bind("127.0.0.1:0")?, TcpListener::bind("127.0.0.1:0")?);
     Ok((first.local_addr()?.port(), second.local_addr()?.port()))
 }

@@ -30,6 +30,7 @@ impl Process {
     pub(super) fn spawn(command: &Command, log: Option<&Path>) -> Result<Self, ProcessError> {
         let Command { name, program, arguments } = command;
         let failed = |source| ProcessError::Spawn { name, program: program.clone(), source };
+        // A file and no pipe: a pipe that is not read blocks the process when it is full.
         let (out, err) = match log {
             Some(log) => {
                 let file = File::create(log).map_err(failed)?;
@@ -38,6 +39,7 @@ impl Process {
             None => (Stdio::inherit(), Stdio::inherit()),
         };
         let mut process = std::process::Command::new(program);
+        // The process must not read the terminal of the test.
         process.args(arguments).stdin(Stdio::null()).stdout(out).stderr(err);
         let child = process.spawn().map_err(failed)?;
         Ok(Self { name, child, log: log.map(Path::to_owned) })
@@ -101,6 +103,7 @@ impl Process {
     fn kill(&mut self) {
         // An error means that it has exited already.
         let _ = self.child.kill();
+        // Without a wait the process would stay as a zombie until the test program ends.
         let _ = self.child.wait();
     }
 

@@ -139,6 +139,7 @@ pub(super) async fn applied_by(
         for object in objects.list_metadata(&ListParams::default()).await? {
             let metadata = object.metadata;
             let is_applied = metadata.managed_fields.iter().flatten().any(|fields| {
+                // An update by a client of this name is not an apply of the session.
                 fields.manager.as_deref() == Some(manager) && fields.operation.as_deref() == Some("Apply")
             });
             if let (true, Some(name)) = (is_applied, metadata.name) {

@@ -109,6 +109,8 @@ impl ChangeLines {
             Some(kind) => {
                 let Step { mut text, line, renews } = step(before.as_ref(), after.as_ref())?;
                 let subject = subject_of(&kind.kind, &place);
+                // A condition that became true is a success. A deletion also ends the line, but no run
+                // succeeded.
                 let succeeds = line == LineAfter::Ends && after.is_some();
                 if renews && let Some(failing) = self.failing.remove(&subject).filter(|_| succeeds) {
                     let runs = if failing.failures == 1 { "run" } else { "runs" };
@@ -139,6 +141,8 @@ impl ChangeLines {
             failing.unreported += 1;
             return None;
         }
+        // The bound holds for operators that fail for many objects. An object that is left out is reported
+        // again when it next fails.
         if self.failing.len() >= FAILING {
             self.failing.pop_first();
         }
@@ -159,6 +163,7 @@ impl ChangeLines {
         let line = self.open.entry(subject.to_owned()).or_insert(new);
         line.last = now;
         line.steps.push(step);
+        // A line with many steps is printed although it goes on, so that an object in a loop still shows.
         if after == LineAfter::GoesOn && line.steps.len() < STEPS {
             return None;
         }
@@ -169,6 +174,7 @@ impl ChangeLines {
     fn owner(&self, object: &Value, namespace: &str) -> Option<String> {
         let owners = object["metadata"]["ownerReferences"].as_array()?;
         let owner = owners.iter().find(|owner| owner["controller"] == true)?;
+        // Kinds of the session are custom ones, whose API versions always have a group.
         let (group, _) = owner["apiVersion"].as_str()?.split_once('/')?;
         let mut kinds = self.kinds.iter().filter(|((of, _), _)| of == group);
         let (_, kind) = kinds.find(|(_, kind)| owner["kind"] == *kind.kind)?;
@@ -274,9 +280,11 @@ fn step(before: Option<&Value>, after: Option<&Value>) -> Option<Step> {
     if deleted(after) && !deleted(before) {
         return Some(Step::by_user("deletion requested", LineAfter::GoesOn));
     }
+    // Only a change of the specification raises the generation, and such a change is usually the user's.
     if before["metadata"]["generation"] != after["metadata"]["generation"] {
         return Some(Step::by_user("changed", LineAfter::GoesOn));
     }
+    // Before the status: a condition says more than that the status was written.
     if let Some(condition) = changed_condition(before, after) {
         return Some(condition);
     }

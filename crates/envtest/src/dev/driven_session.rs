@@ -57,6 +57,7 @@ async fn serve(
         output.flush()
     };
     let library = env!("CARGO_PKG_VERSION");
+    // Sent before anything can fail, so that the other program knows with which version it talks.
     send(Message::Hello { schema: SCHEMA, library })?;
     if schema != SCHEMA {
         let message =
@@ -64,6 +65,7 @@ async fn serve(
         send(Message::Error(Refusal { kind: RefusalKind::Schema, message }))?;
         return Err(io::ErrorKind::InvalidInput.into());
     }
+    // One waiting request is enough, because the other program waits for each answer. The thread then blocks.
     let (sender, mut lines) = mpsc::channel(WAITING_REQUESTS);
     let (end, ended) = oneshot::channel::<()>();
     // A read of standard input cannot be cancelled. The thread ends with the input, or with the process.
@@ -77,6 +79,7 @@ async fn serve(
         loop {
             tokio::select! {
                 biased;
+                // Requests come before lines, so that a busy cluster delays no answer.
                 line = lines.recv() => match line {
                     None => return Ok(()),
                     Some(Err(error)) => {
@@ -166,6 +169,7 @@ impl DrivenSession {
             }
             Request::Start { folder, port, previous, services, definitions } => {
                 if self.running.is_some() {
+                    // A second session would need another lock, server and address.
                     return Err(Refusal::request("the session is started already"));
                 }
                 let previous = match previous {
@@ -202,6 +206,7 @@ impl DrivenSession {
             }
             Request::Starting { services } => {
                 self.session()?.replace_services(services).await?;
+                // The new program may have repaired them, and a failure of it must be printed in full.
                 self.progress()?.forget_failures();
                 json!({})
             }

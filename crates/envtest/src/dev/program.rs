@@ -44,6 +44,7 @@ pub async fn run<T: Display, E: Display>(
     samples: impl AsRef<Path>,
     program: impl AsyncFn(Vec<String>) -> Result<T, E>,
 ) -> ExitCode {
+    // `cargo operator dev` starts the same program as a developer does, and drives it through its input.
     if let Some(schema) = std::env::var_os(driven_session::VARIABLE) {
         return driven_session::run(&schema.to_string_lossy()).await;
     }
@@ -89,6 +90,7 @@ async fn run_with<T: Display, E: Display>(
         ["run".to_owned(), format!("--kubeconfig={}", session.operator_kubeconfig().display())],
     );
     let samples = package.join(samples);
+    // The samples are applied while the operator runs, so that the developer sees it react to them.
     let applied = async {
         session.apply_samples(&samples).await?;
         std::future::pending::<Result<(), DevError>>().await
@@ -132,6 +134,8 @@ impl SessionFlags {
             .any(is_given)
         {
             let address = metrics_port.local_addr().map_err(DevError::Port)?;
+            // The explain page is on the metrics server. Without TLS the browser shows no warning, and the
+            // token still protects the page.
             words.push(format!("--metrics-bind-address={address}"));
             words.push("--metrics-secure=false".to_owned());
             words.push("--metrics-authorization=true".to_owned());
@@ -150,8 +154,10 @@ impl SessionFlags {
             words.push("--enable-webhooks".to_owned());
         }
         if !is_given("--health-probe-bind-address") {
+            // No kubelet asks for the health of this process, and a fixed port could be in use.
             words.push("--health-probe-bind-address=0".to_owned());
         }
+        // The developer's flags come last and therefore apply.
         words.extend(more.iter().cloned());
         Ok(Self { words, metrics, webhooks })
     }
@@ -228,6 +234,7 @@ impl Rendered {
     ) -> Result<Self, String> {
         let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
         let definitions = program(words("crds --format json")).await?;
+        // With the flags of the run, because they decide which rights and Services the operator needs.
         let mut manifests = words("manifests --format json --only namespace,rbac,services --");
         manifests.extend(flags.iter().cloned());
         let manifests = program(manifests).await?;
@@ -268,6 +275,7 @@ fn objects(answer: &str) -> Result<Vec<Value>, String> {
     let invalid = |reason: String| DevError::Answer(reason).to_string();
     let other = |error| invalid(format!("{error}; its main has to return operator().main().await"));
     let mut answer: Value = serde_json::from_str(answer).map_err(other)?;
+    // Checked first: objects of another schema would lead to errors about their content.
     if answer["schema"] != SCHEMA {
         let (schema, library) = (&answer["schema"], &answer["library"]);
         return Err(invalid(format!(

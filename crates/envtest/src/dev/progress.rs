@@ -96,6 +96,7 @@ impl Progress {
             };
             tokio::select! {
                 biased;
+                // Changes come before the end of a silence, which they may have ended.
                 commit = self.commits.recv() => match commit {
                     Some((at, commit)) => self.lines.extend(self.changes.commit(&commit, at)),
                     None => std::future::pending().await,

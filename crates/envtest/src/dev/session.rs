@@ -149,9 +149,11 @@ impl Session {
     /// Another session uses the folder, the address is in use, a file cannot be read or written, or the operating system has no random
     /// numbers. If another session uses the folder, all its files stay as they are.
     pub async fn start(options: SessionOptions) -> Result<(Self, Progress), DevError> {
+        // First the lock: two sessions of one folder would overwrite each other's files.
         let lock = lock(&options.folder)?;
         let reader_token = random_token()?;
         let server = start_server(server_options(&options, &reader_token)?, &options)?;
+        // Before anything is written, so that no change is missed.
         let mut progress = Progress::new(&server);
         let listener = server.listen_with(options.address, ListenOptions::default().tls()).await?;
         let user = String::new();
@@ -269,6 +271,7 @@ impl Session {
             let objects = Api::<DynamicObject>::all_with(self.client(), &resource);
             let count = match objects.list_metadata(&ListParams::default()).await {
                 Ok(list) => list.items.len(),
+                // The kind may be new, and its definition not installed yet.
                 Err(kube::Error::Api(status)) if status.code == 404 => 0,
                 Err(error) => return Err(DevError::Request(error)),
             };
@@ -304,7 +307,10 @@ impl Session {
         for object in &rendered.rights {
             granted.push(apply(&client, object.clone(), MANAGER).await.map_err(DevError::Grant)?);
         }
+        // New rights are granted before old ones are taken away, so that an operator that still runs keeps
+        // those that it needs.
         for before in applied_by(&client, MANAGER, &kinds_of_rights()).await.map_err(DevError::Request)? {
+            // The session itself grants the rights of the reader, with the same field manager.
             if before.name() != READER && !granted.iter().any(|object| object.is_same(&before)) {
                 before.delete(&client).await.map_err(DevError::Grant)?;
             }
@@ -352,6 +358,8 @@ impl Session {
     fn kubeconfig_of(&self, user: &str, namespace: &str, token: &str) -> String {
         let mut config =
             documents_of_text(&self.listener.kubeconfig()).unwrap_or_default().pop().unwrap_or_default();
+        // Only the user differs from the administrator's kubeconfig, so the address and the certificate stay
+        // right.
         config["users"] = json!([{ "name": user, "user": { "token": token } }]);
         let context = &mut config["contexts"][0]["context"];
         let cluster = context["cluster"].take();
@@ -399,6 +407,7 @@ fn start_server(server: Options, options: &SessionOptions) -> Result<ApiServer, 
     let path = options.folder.join("objects.redb");
     let failed = |source| DevError::Write { path: path.clone(), source };
     fs::create_dir_all(&options.folder).map_err(failed)?;
+    // Before the server opens the file.
     if previous == PreviousObjects::Delete {
         match fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
@@ -413,6 +422,8 @@ fn lock(folder: &Path) -> Result<File, DevError> {
     let path = folder.join(LOCK);
     let failed = |source| DevError::Write { path: path.clone(), source };
     fs::create_dir_all(folder).map_err(failed)?;
+    // The file stays after the session: if it were removed, two sessions could lock different files of one
+    // name.
     let file = File::options().write(true).create(true).truncate(false).open(&path).map_err(failed)?;
     match file.try_lock() {
         Ok(()) => Ok(file),
@@ -433,6 +444,7 @@ fn random_token() -> Result<String, DevError> {
 /// Kinds of the objects that give rights to an operator.
 fn kinds_of_rights() -> [ApiResource; 5] {
     [
+        // Bindings first, so that no binding refers to a role that is gone.
         ApiResource::erase::<ClusterRoleBinding>(&()),
         ApiResource::erase::<RoleBinding>(&()),
         ApiResource::erase::<ClusterRole>(&()),
@@ -470,6 +482,7 @@ fn write_secret(path: &Path, text: &str) -> Result<(), DevError> {
             _ => {}
         }
         let mut options = fs::OpenOptions::new();
+        // With `create_new` no other user's file or link at this path is written to.
         options.write(true).create_new(true);
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);

@@ -96,8 +96,10 @@ pub(super) async fn embedded(
     users: &[DeclaredUser],
 ) -> Result<Started, StartError> {
     if !users.is_empty() {
+        // The embedded server knows users by their tokens, which only this environment knows.
         options.tokens = Some(tokens_of(users));
     }
+    // Over TCP the operator may be another process, which only a socket reaches.
     let router = (transport == Transport::InProcess).then(|| Router::new(options.webhook_transport.take()));
     if let Some(router) = &router {
         options.webhook_transport = Some(Arc::new(router.clone()));

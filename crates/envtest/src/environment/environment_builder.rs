@@ -192,6 +192,7 @@ impl Builder {
         for path in &self.paths {
             crds.extend(read_crds(path)?);
         }
+        // All files are read before a server starts, so that a mistake in a manifest fails at once.
         let manifests = WebhookHost::read(&self.webhooks)?;
         let server = match &self.cluster {
             Cluster::Embedded => ServerKind::Embedded,
@@ -208,6 +209,8 @@ impl Builder {
         };
         let Started { client, kubeconfig, users, cluster, router } = started;
         let webhooks =
+            // Before the definitions are installed, because it points their conversions at the webhook
+            // server.
             WebhookHost::new(client.clone(), router, server, &self.webhooks, manifests, &mut crds)?;
         install_crds(&client, &crds).within(self.crds_within).await?;
         let clean_up = if self.clean_up { crds } else { Vec::new() };

@@ -71,6 +71,7 @@ impl Connection {
 
     /// Sets the crash point and starts to count requests.
     pub(super) fn arm(&self, point: CrashPoint) {
+        // Writes count from the moment at which the crash is requested.
         *self.plan() = CrashPlan { point: Some(point), ..CrashPlan::default() };
     }
 
@@ -90,6 +91,8 @@ impl Connection {
         let (name, is_write) = (attributes.name(), attributes.is_write());
         *writes += u32::from(is_write);
         let fate = if point.is_at(&name, is_write, *writes) { Fate::Crash(point.side) } else { Fate::Send };
+        // Recorded even without a crash: a crash point that is not reached lists the requests that were made
+        // instead.
         requests.insert(name);
         fate
     }
@@ -110,12 +113,15 @@ impl tower_service::Service<Request<Body>> for Connection {
             return Box::pin(pending());
         }
         let (head, body) = request.into_parts();
+        // The fate is decided when the operator calls, not when the future is first polled, so that writes
+        // count in the order of the calls.
         let fate = self.fate(&RequestAttributes::of(&head));
         let (client, connection) = (self.client.clone(), self.clone());
         let sent = async move { client.send(Request::from_parts(head, body)).await };
         match fate {
             Fate::Send => Box::pin(sent),
             Fate::Crash(Side::Before) => {
+                // Every later request of the process hangs as well, until `crash_at` ends the task.
                 self.cut();
                 Box::pin(pending())
             }

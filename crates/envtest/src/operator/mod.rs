@@ -136,6 +136,7 @@ impl Operator {
         let webhooks = running.instance.webhooks.installed();
         let failed = running.instance.webhooks.failed();
         let ready = async {
+            // Fails only if the sender is gone, and `running` holds it.
             let _ = ready.wait_for(|ready| *ready).await;
             webhooks.await;
         };
@@ -199,6 +200,7 @@ impl Operator {
     /// that the operator spawned may still run until their next `.await`.
     pub async fn crash(&mut self) {
         let Some(mut running) = self.running.take() else { return };
+        // First the connection, so that destructors of the task reach no API server.
         running.connection.cut();
         running.instance.webhooks.end();
         running.task.shutdown().await;
@@ -232,6 +234,8 @@ impl Operator {
     /// Panics if the operator panicked.
     pub async fn crash_at(&mut self, point: CrashPoint) -> Result<(), OperatorError> {
         let within = self.start_within;
+        // An operator that is not started yet begins with the crash point, so that even its first request can
+        // be one.
         let running = match &mut self.running {
             Some(running) => {
                 running.connection.arm(point.clone());
@@ -259,6 +263,7 @@ impl Operator {
             task_result(ended)?;
             return Err(OperatorError::EndedBefore { point });
         }
+        // The operator goes on: without this, it would crash later at a point that no test expects.
         let requests = running.connection.disarm();
         Err(OperatorError::NotReached { point, within, requests })
     }

@@ -45,6 +45,7 @@ impl InstanceWebhooks {
 
     /// Stops answering: calls in progress fail, too.
     pub(super) fn end(&self) {
+        // Dropped without the lock, because the destructors of webhooks are code of the operator.
         let ended = {
             let mut served = self.served();
             served.has_ended = true;
@@ -69,6 +70,7 @@ impl InstanceWebhooks {
     pub(super) fn failed(&self) -> impl Future<Output = WebhookError> + Send + use<'_> {
         let mut begun = self.begun.subscribe();
         async move {
+            // The operator may serve several sets of webhooks, one after the other. Any of them may fail.
             for number in 0.. {
                 if begun.wait_for(|begun| *begun > number).await.is_err() {
                     break;

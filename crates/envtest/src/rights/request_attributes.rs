@@ -29,6 +29,8 @@ impl RequestAttributes {
 
     /// Returns whether the request changes an object other than leases, events and access reviews.
     pub(crate) fn is_write(&self) -> bool {
+        // Their number depends on time, such as renewals of leases, so a crash after the n-th write would not
+        // repeat.
         const NOT_COUNTED: [&str; 4] =
             ["authentication.k8s.io", "authorization.k8s.io", "coordination.k8s.io", "events.k8s.io"];
         let Action::Resource(ResourceAction { verb, group, resource, .. }) = self.action() else {

@@ -49,6 +49,7 @@ pub(super) fn grants(text: &str, namespace: &str) -> Result<Vec<Grant>, Manifest
     let (mut roles, mut bindings) = (Vec::new(), Vec::new());
     for object in objects {
         let Some(types) = &object.types else { continue };
+        // Manifests of an operator also contain other kinds, such as its Deployment.
         if !types.api_version.starts_with("rbac.authorization.k8s.io/") {
             continue;
         }
@@ -75,6 +76,7 @@ pub(super) fn grants(text: &str, namespace: &str) -> Result<Vec<Grant>, Manifest
     }
     let mut grants = Vec::new();
     for role in &roles {
+        // A role may be bound several times, in different namespaces.
         for binding in bindings.iter().filter(|binding| binding.refers_to(role)) {
             let grant = |rule: &PolicyRule| Grant {
                 rule: rules::of_role(rule),

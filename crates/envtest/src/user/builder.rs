@@ -115,6 +115,7 @@ impl<'a> UserBuilder<'a> {
             let (objects, patch) = (api(&admin, object), Patch::Apply(&object.value));
             let applied = objects.patch(&object.name, &parameters, &patch).await;
             applied.map_err(refused(&object.title()))?;
+            // Only an existing cluster outlives the environment, which then deletes these objects.
             environment.note_installed(InstalledObject {
                 resource: object.resource(),
                 namespace: object.namespace.clone(),
@@ -144,6 +145,7 @@ impl<'a> UserBuilder<'a> {
         let mut objects = Vec::new();
         for path in &self.paths {
             let found = RbacObject::among(read(path)?, namespace)?;
+            // A file without roles is probably the wrong file, and the test would run without rights.
             if found.is_empty() {
                 return Err(UserError::Empty { path: path.clone() });
             }
@@ -171,6 +173,7 @@ impl<'a> UserBuilder<'a> {
             .kubeconfig()
             .map(|admin| impersonating(admin, &name, &self.groups, self.subject.namespace()))
             .transpose()?;
+        // The kubeconfig comes first: a test that has one uses the same way as other processes.
         let client = match (environment.embedded(), &kubeconfig) {
             (_, Some(kubeconfig)) => client(kubeconfig).await?,
             (Some(server), None) => {
@@ -217,6 +220,7 @@ fn impersonating(admin: &str, name: &str, groups: &[String], namespace: &str) ->
         if !user["user"].is_object() {
             user["user"] = json!({});
         }
+        // The administrator's credentials stay, because impersonation needs a user who may impersonate.
         user["user"]["as"] = json!(name);
         user["user"]["as-groups"] = json!(groups);
     }
@@ -249,6 +253,7 @@ where
         |error: serde_json::Error| UserError::Invalid { object: title.to_owned(), reason: error.to_string() };
     let object: K = serde_json::from_value(object).map_err(invalid)?;
     match objects.create(&PostParams::default(), &object).await {
+        // Several users may share a namespace or an account.
         Err(kube::Error::Api(status)) if status.reason == "AlreadyExists" => Ok(()),
         created => created.map(drop).map_err(refused(title)),
     }
@@ -257,6 +262,7 @@ where
 /// Waits until the authorizer of a kube-apiserver, which watches roles and bindings, grants the permissions.
 async fn until_granted(user: &User, permissions: &BTreeSet<Permission>) -> Result<(), UserError> {
     let reviews = Api::<SelfSubjectAccessReview>::all(user.client());
+    // API servers read roles through a cache, so a new role takes effect a moment after its creation.
     let deadline = Instant::now() + GRANTED_WITHIN;
     for permission in permissions {
         let review = permission.review();

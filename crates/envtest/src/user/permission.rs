@@ -48,6 +48,7 @@ impl Permission {
                 let (group, resource) = (group.clone(), resource.clone());
                 let names = rule.resource_names.iter().flatten().cloned().map(Some);
                 let mut names: Vec<Option<String>> = names.collect();
+                // A rule without names covers all objects.
                 if names.is_empty() {
                     names.push(None);
                 }
@@ -58,6 +59,7 @@ impl Permission {
                 }));
             }
         }
+        // Paths have no namespace, so RBAC ignores rules about them in a RoleBinding.
         if namespace.is_none() {
             targets.extend(rule.non_resource_urls.iter().flatten().cloned().map(PermissionTarget::Path));
         }
@@ -97,6 +99,7 @@ impl Permission {
                 spec.non_resource_attributes = Some(NonResourceAttributes { path: Some(path.clone()), verb });
             }
             PermissionTarget::Objects { group, resource, name } => {
+                // Rules write both in one text, and reviews in two fields.
                 let (resource, subresource) = match resource.split_once('/') {
                     Some((resource, subresource)) => (resource, Some(subresource.to_owned())),
                     None => (&**resource, None),

@@ -115,6 +115,7 @@ impl Usage {
     }
 
     pub(super) fn report(&self) -> Option<RightsReport> {
+        // Declared here, so that the lock or the parsed log lives as long as `seen`.
         let read;
         let delivered;
         let seen = match &self.source {
@@ -154,6 +155,7 @@ impl SeenPermissions {
         let permits = |permission: &&Permission| permission.permits(&action.as_action());
         // Every permission that permits the action counts as used, not only the first one that was found.
         self.used.extend(granted.iter().filter(permits).cloned());
+        // An operator that is refused everything must not fill the memory.
         if lacks_right && self.missing.len() < MISSING {
             self.missing.insert(Permission::needed_for(action));
         }
@@ -164,6 +166,8 @@ impl AuditSink for Usage {
     fn record(&self, event: &Arc<AuditEvent>) {
         let is_refused = event.code == Some(403);
         for check in event.checks.iter().filter(|check| check.user == self.user) {
+            // Checks that are not enforced are about permissions that only other servers require, so they do not
+            // explain the refusal.
             let lacks_right = is_refused && check.is_enforced && !check.outcome.is_allowed();
             let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
             seen.record(&self.granted, &check.action, lacks_right);

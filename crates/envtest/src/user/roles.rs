@@ -212,6 +212,8 @@ impl Roles {
         let (mut granted, mut foreign) = (BTreeSet::new(), Vec::new());
         let (mut is_bound, mut subjects) = (false, BTreeSet::new());
         for binding in objects.iter().filter(|object| object.kind.is_binding()) {
+            // A user of a test stands for the operator, so all bindings count for it: `bind_to` replaces
+            // their subjects.
             if matches!(subject, Subject::ServiceAccount { .. })
                 && !subject.is_in(&binding.value["subjects"], groups)
             {
@@ -220,6 +222,8 @@ impl Roles {
             }
             is_bound = true;
             let Some(role) = objects.iter().find(|object| object.is_role_of(binding)) else {
+                // A role of the cluster, such as `view`. Its rules are not known here, so they are not part
+                // of the report.
                 foreign.push((role_reference(binding), binding.title()));
                 continue;
             };
@@ -233,6 +237,8 @@ impl Roles {
         if let Subject::User(user) = subject {
             bind_to(user, &mut objects);
         }
+        // Roles first: an API server refuses no binding to a missing role, but the binding grants nothing
+        // until the role exists.
         objects.sort_by_key(|object| object.kind.is_binding());
         Ok(Self { objects, granted, foreign })
     }
@@ -249,6 +255,7 @@ fn bind_to(user: &str, objects: &mut [RbacObject]) {
             }
             object.value["subjects"] = json!([{ "apiGroup": GROUP, "kind": "User", "name": user }]);
         }
+        // Users of one cluster, and of one set of manifests, must not overwrite each other's roles.
         object.name = format!("{user}:{}", object.name);
         object.value["metadata"]["name"] = json!(object.name);
     }

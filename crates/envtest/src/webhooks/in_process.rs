@@ -93,6 +93,8 @@ impl Router {
         let mut state = self.state();
         let id = state.next;
         state.next += 1;
+        // Services stay known after their handlers are gone, so that calls fail as for an operator that is
+        // down.
         state.services.extend(services.iter().cloned());
         state.handlers.push(Handler { id, services, answer, running: watch::Sender::new(()) });
         Registration { router: self.clone(), id }
@@ -121,6 +123,7 @@ impl Router {
         let (answer, mut running) = (Arc::clone(&handler.answer), handler.running.subscribe());
         let request = request.clone();
         Some(Box::pin(async move {
+            // Nothing is ever sent: the error shows that the handler, and with it the sender, is gone.
             let ended = async { while running.changed().await.is_ok() {} };
             tokio::select! {
                 // A crash comes first, so that no request is answered after it.

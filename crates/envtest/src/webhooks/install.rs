@@ -72,6 +72,7 @@ impl WebhookHost {
     /// Removes configurations, and restores conversions.
     pub(crate) async fn uninstall(&self) -> Result<(), WebhookError> {
         let Installed { configurations, conversions } = std::mem::take(&mut *self.installed());
+        // Configurations first: a webhook that no server answers could refuse the changes that follow.
         for manifest in &configurations {
             match self.configurations(manifest).delete(manifest.name(), &DeleteParams::default()).await {
                 Err(kube::Error::Api(status)) if status.code == 404 => {}

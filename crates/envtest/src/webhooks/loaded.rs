@@ -45,6 +45,8 @@ impl WebhookHost {
     /// Applies a configuration, and waits until the API server calls its webhooks.
     pub(super) async fn apply_and_load(&self, manifest: &Manifest) -> Result<(), WebhookError> {
         let id = unique_id();
+        // The canary refuses an object that no other program creates. Its refusal shows that the API server
+        // has loaded the configuration.
         self.apply(&manifest.with_canary(&id)).await?;
         let loaded = poll(self.inner.within, || self.meets_canary(&id)).await;
         // Remove the canary even if loading failed.
@@ -63,6 +65,7 @@ impl WebhookHost {
         object.metadata.name = Some(format!("kube-envtest-canary-{id}"));
         object.metadata.labels = Some([(LABEL.to_owned(), id.to_owned())].into());
         let api: Api<ConfigMap> = Api::namespaced(self.inner.client.clone(), "default");
+        // A dry run, because the object must not be created if the canary is not called yet.
         let params = PostParams { dry_run: true, ..PostParams::default() };
         match api.create(&params, &object).await {
             Ok(_) => Err("a dry run of a test object succeeded without a review".to_owned()),

@@ -34,6 +34,7 @@ impl WebhookHost {
         let mut probed = BTreeSet::new();
         for reference in references {
             let url = self.url_of(reference);
+            // Several webhooks may share a path.
             if !probed.insert(url.clone()) {
                 continue;
             }
@@ -90,6 +91,7 @@ impl WebhookHost {
                 return Err(Missing::NoAnswer("there is no client".to_owned()));
             }
         };
+        // Any other status, such as 400 or 405 for a GET without a review, comes from a handler at this path.
         if status == StatusCode::NOT_FOUND { Err(Missing::NotServed) } else { Ok(()) }
     }
 
@@ -110,6 +112,7 @@ fn with_causes(error: &dyn Error) -> String {
     let mut cause = error.source();
     while let Some(error) = cause {
         let more = error.to_string();
+        // Some errors print their cause themselves.
         if !text.contains(&more) {
             text = format!("{text}: {more}");
         }

@@ -30,6 +30,7 @@ impl Socket {
             let reason = reason.to_string();
             WebhookError::Socket { what, reason }
         };
+        // The port is bound now, because the manifests need it before the operator listens.
         let (address, reserved) =
             bind(address).map_err(|error| failed(format!("the address {address}"), &error))?;
         let folder = tempfile::Builder::new().prefix("kube-envtest-webhooks-").tempdir();
@@ -78,6 +79,7 @@ impl fmt::Debug for Socket {
 /// again, so another process may take the port before the operator does.
 fn bind(address: SocketAddr) -> std::io::Result<(SocketAddr, Option<TcpSocket>)> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    // The operator binds the same port later, while this socket still holds it.
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
     Ok((socket.local_addr()?, cfg!(target_os = "linux").then_some(socket)))

@@ -177,6 +177,7 @@ impl Manifest {
         if self.is_conversion() {
             return self;
         }
+        // Tests that share the cluster install the same manifests at the same time.
         self.object["metadata"]["name"] = format!("{}-{id}", self.name()).into();
         for webhook in self.object["webhooks"].as_array_mut().into_iter().flatten() {
             webhook["namespaceSelector"]["matchLabels"][label] = id.into();
@@ -201,6 +202,7 @@ fn path_of(path: Option<&Value>) -> String {
 fn reference(title: String, config: &Value) -> Result<Option<Reference>, WebhookError> {
     let invalid = |reason: &str| WebhookError::Invalid { object: title.clone(), reason: reason.to_owned() };
     let service = match (&config["service"], &config["url"]) {
+        // A webhook with a URL is a server of its own, which the environment does not replace.
         (Value::Null, Value::String(_)) => return Ok(None),
         (service @ Value::Object(_), Value::Null) => service,
         _ => return Err(invalid("`clientConfig` has to have either `service` or `url`")),
@@ -218,6 +220,8 @@ fn reference(title: String, config: &Value) -> Result<Option<Reference>, Webhook
 fn check_port(reference: &Reference, service: Option<&(PathBuf, Value)>) -> Result<(), WebhookError> {
     let Reference { title, service: name, port, .. } = reference;
     let (served, hint) = match service {
+        // Without the manifest of the Service the API server's default port is the only one that can be
+        // assumed.
         None => (
             vec![DEFAULT_PORT],
             format!(

@@ -44,6 +44,7 @@ impl Reconciler for Jobs {
         };
         let left = |since: &Time, duration: Duration| {
             let passed = Duration::try_from(cx.wall_time().duration_since(since.0)).unwrap_or_default();
+            // `None` if the time is over.
             duration.checked_sub(passed).filter(|left| !left.is_zero())
         };
         let api = Api::<Job>::namespaced(cx.client().kube().clone(), key.namespace().unwrap_or_default());
@@ -77,6 +78,7 @@ impl Reconciler for Jobs {
         if let Some(left) = left(completed, Duration::from_secs(ttl)) {
             return Ok(Action::requeue_after(left));
         }
+        // The cache may be late: a new Job of this name must not be deleted for the old one.
         let preconditions = Preconditions { uid: job.metadata.uid.clone(), resource_version: None };
         let delete = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::background() };
         unless_gone(api.delete(key.name(), &delete).await)?;

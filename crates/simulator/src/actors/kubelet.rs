@@ -44,6 +44,7 @@ impl Reconciler for Kubelet {
             if let Some(left) = Duration::try_from(left).ok().filter(|left| !left.is_zero()) {
                 return Ok(Action::requeue_after(left));
             }
+            // The cache may be late: a new pod of this name must not be ended for the old one.
             let preconditions = Preconditions { uid: pod.metadata.uid.clone(), resource_version: None };
             let end = DeleteParams {
                 preconditions: Some(preconditions),
@@ -55,6 +56,7 @@ impl Reconciler for Kubelet {
         if ["Running", "Succeeded", "Failed"].contains(&phase) {
             return Ok(Action::done());
         }
+        // A retry after a failed status update finds the pod bound, and a second binding is a conflict.
         if pod.spec.as_ref().is_none_or(|spec| spec.node_name.is_none()) {
             let binding = json!({
                 "apiVersion": "v1", "kind": "Binding",

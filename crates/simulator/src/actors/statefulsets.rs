@@ -47,6 +47,7 @@ impl Reconciler for StatefulSets {
         let api = Api::<Pod>::namespaced(cx.client().kube().clone(), namespace);
         let wanted = set.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
         let uid = set.metadata.uid.as_deref().unwrap_or_default();
+        // By uid, because pods of a deleted set of this name may still exist.
         let is_own = |pod: &Pod| pod.owner_references().iter().any(|owner| owner.uid == uid);
         let pods = self.pods.list()?;
         let own: Vec<_> = pods.iter().filter(|pod| is_own(pod)).collect();
@@ -92,6 +93,7 @@ impl Reconciler for StatefulSets {
                 && known.ready_replicas.unwrap_or_default() == ready
                 && known.observed_generation == set.metadata.generation
         });
+        // A status that is written without a change would be an event that leads to the next reconcile.
         if !is_known {
             let status = json!({"status": {
                 "observedGeneration": set.metadata.generation,

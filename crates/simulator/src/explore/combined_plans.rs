@@ -22,6 +22,7 @@ pub(super) fn pairs(reference: &Outcome, extent: Extent, strategies: &[Strategy]
     if !has(Strategy::Crashes) {
         return plans;
     }
+    // Three plans follow from each of these crashes, so crashes with a late restart have none.
     let during_steps = crashes(&reference.writes, extent.steps)
         .into_iter()
         .filter(|crash| !crash.what.reaches_over_a_step());
@@ -58,6 +59,8 @@ pub(super) fn random(reference: &Outcome, extent: Extent, seed: u64, runs: usize
         .filter(|pool| !pool.is_empty())
         .collect();
     let mut plan = || {
+        // Each plan uses only some of the strategies: bugs that need two faults of one strategy would be rare
+        // among plans that mix all of them.
         let mut used: Vec<&Vec<Plan>> = pools.iter().filter(|_| random.bool()).collect();
         if used.is_empty() {
             used.extend(pools.first());
@@ -66,6 +69,7 @@ pub(super) fn random(reference: &Outcome, extent: Extent, seed: u64, runs: usize
         for _ in 0..random.usize(2..=MOST_AT_RANDOM) {
             let Some(pool) = random.choice(&used) else { break };
             let more = random.choice(pool.iter()).map(|plan| plan.deviations.clone()).unwrap_or_default();
+            // A deviation happens once, so a second copy of it would count as one that did not happen.
             deviations.extend(more.into_iter().filter(|one| !deviations.contains(one)).collect::<Vec<_>>());
         }
         Plan { deviations }

@@ -62,6 +62,7 @@ impl Settings {
         let read_seeds = |text: &str| {
             let (first, last) = text.split_once("..")?;
             let range = first.parse().ok()?..last.parse().ok()?;
+            // An empty range would silently leave out the random plans that the variable asks for.
             (!range.is_empty()).then_some(range)
         };
         let read_jobs = |text: &str| text.parse().ok().filter(|jobs| (1..=MOST_JOBS).contains(jobs));

@@ -135,6 +135,8 @@ impl fmt::Display for Finding {
                 write!(f, ", shrunk from {} deviations to {deviations}", self.shrunk_from)?;
             }
         }
+        // The story gets the lines that are left of the limit, but never fewer than four, for the guilty
+        // write and the faults around it.
         let other_lines = 1 + self.facts.len() + deviations + if self.saved.is_some() { 2 } else { 0 };
         let lines = LINES.saturating_sub(other_lines).max(4);
         for line in story(&self.entries, &self.without_faults, &self.suspect, lines) {

@@ -31,6 +31,7 @@ impl Job {
         let part = part_file();
         // An earlier program with the same process id may have left this file.
         let _ = std::fs::remove_file(&part);
+        // The report comes in a file, because the output of the test may contain anything.
         command.env("SIMULATION_PART", &part);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let program = command.get_program().to_owned();
@@ -92,10 +93,15 @@ pub(crate) fn run(test: &str, jobs: usize) -> Result<Report, String> {
     let search = SEARCHES.replace(SEARCHES.get() + 1);
     let start = |number: usize| {
         let mut command = Command::new(&program);
+        // Without capture the panic message, which contains the story, goes to stderr, where `story` looks
+        // for it.
         command.args(["--exact", test, "--nocapture"]);
+        // A process that saw this variable would start processes itself.
         command.env_remove("SIMULATION_JOBS").env("SIMULATION_SHARE", format!("{number}/{jobs}"));
         Job::start(command)
     };
+    // All are started before the first is waited for. If one does not start, the drop of the others ends
+    // them.
     let started: Vec<Job> = (1..=jobs).map(start).collect::<Result<_, _>>()?;
     let (mut parts, mut failed) = (Vec::new(), None);
     for mut job in started {
@@ -103,6 +109,7 @@ pub(crate) fn run(test: &str, jobs: usize) -> Result<Report, String> {
         if !output.status.success() {
             let [out, errors] =
                 [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+            // The loop goes on after a failure: the other processes still write their trace files.
             failed = failed.or(Some(story(&errors).map_or(format!("{out}{errors}"), str::to_owned)));
             continue;
         }

@@ -258,6 +258,8 @@ impl Report {
             let names = part["never"].as_array().into_iter().flatten();
             names.filter_map(|name| name.as_str().map(str::to_owned)).collect()
         };
+        // Each share plays other plans, so only a condition that is in the list of every share has never
+        // held.
         let mut shared = parts.first().map(never).unwrap_or_default();
         for part in parts {
             let never = never(part);
@@ -331,6 +333,7 @@ pub(crate) fn search(
         if sweeps_crashes { Reference::with_crash_points(definition)? } else { Reference::new(definition)? };
     // The runs without faults do not count, so that each search plays a plan.
     let began = real_time();
+    // Saved plans come first: the budget never ends the search before a known bug is looked for again.
     for (name, plan) in saved {
         let Tried { finding, happened, .. } =
             reference.try_plan(definition, plan, &format!("saved as {name}"));
@@ -355,6 +358,8 @@ pub(crate) fn search(
          Do the steps create objects that it reconciles?",
         definition.name
     );
+    // All shares compute the same list of plans, because each plays the same run without faults. So a place
+    // in the list is enough to divide them.
     let is_own = |(place, _): &(usize, &Plan)| settings.share.is_none_or(|share| share.has(*place));
     let own: Vec<(usize, &Plan)> = plans.iter().enumerate().filter(is_own).collect();
     let mut report = Report { plans: own.len(), strategies: explore.strategies, ..Report::of_no_plan() };
@@ -367,6 +372,8 @@ pub(crate) fn search(
         let Tried { finding, happened, held: also_held, writes } =
             reference.try_plan(definition, plan, &place);
         if let Some(finding) = finding {
+            // Earlier plans of this share found nothing, so only later ones can replace the plan of this
+            // finding.
             let others = &plans[number + 1..];
             return Err(Box::new(shrink::shrink(definition, &reference, finding, &place, others, budget)));
         }
@@ -376,6 +383,7 @@ pub(crate) fn search(
         shows_something |= writes;
     }
     assert!(
+        // The writes may be in plans that the budget left out, or in those of another share.
         shows_something || !report.is_complete() || settings.share.is_some(),
         "the simulation {:?} tests nothing: the operator changes nothing in any run. Do the steps create objects that it reconciles?",
         definition.name

@@ -66,6 +66,7 @@ impl Reference {
     }
 
     fn play_without_faults(definition: &Definition, second: Beginning<'_>) -> Result<Self, Box<Finding>> {
+        // Only the runs without faults look for blocked time, because a look costs system calls.
         let definition = &Definition { looks_at_real_time: true, ..definition.clone() };
         let (plan, none) = (Plan::default(), Limits::default());
         let (start, other_start) = match (Start::new(definition, SEED), Start::new(definition, OTHER_SEED)) {
@@ -82,6 +83,7 @@ impl Reference {
         let find = |violation: &Violation, run: &Outcome, other: Option<&Outcome>| {
             Box::new(Finding::new("the run has no faults", violation, &plan, run, other))
         };
+        // There is no other run to compare with yet, so only rules that need one run apply.
         let judge_alone = |run: &Outcome| {
             let violations =
                 [judge_end(&run.end), judge_writes(&run.trace), judge_last_world(run)].into_iter().flatten();
@@ -117,6 +119,7 @@ impl Reference {
         {
             return Err(find(&violation, &outcome, None));
         }
+        // Worlds of all steps teach: a value may be generated in one step and deleted in the next.
         let mut learned = Learned::default();
         for (step, one) in &outcome.quiet {
             let Some(other_world) = other.quiet.get(step) else { continue };
@@ -153,6 +156,7 @@ impl Reference {
         let is_allowed = |oracle| definition.allows(oracle);
         if let Some((place, restart)) = only_crash(plan)
             && let Some(point) = self.crash_points.get(&place)
+            // The user wants to step through the whole run, not from the crash on.
             && definition.stepping.is_none()
         {
             let outcome = self.play(definition, plan, Beginning::Crash(point, restart));
@@ -182,12 +186,16 @@ fn judge_real_time(
     let stays_blocked = |places: &mut BTreeMap<usize, Duration>, run: &Outcome| {
         places.retain(|place, time| {
             run.blocked.get(place).is_some_and(|other| {
+                // The shortest time is the operator's own: whatever a run took longer may be due to the
+                // machine.
                 *time = (*time).min(*other);
                 true
             })
         });
     };
     runs.iter().for_each(|run| stays_blocked(&mut places, run));
+    // A place at which one run is not blocked is no wait of the operator, so most simulations need no further
+    // run.
     for _ in 0..CHECKS {
         if places.is_empty() {
             return None;

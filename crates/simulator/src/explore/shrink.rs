@@ -28,12 +28,16 @@ pub(super) fn shrink(
     let time = budget.max(TIME);
     let (began, deviations) = (real_time(), finding.plan().deviations.len());
     let (mut best, mut runs) = (finding, 0);
+    // Each success starts over with the smaller plan: a deviation that was needed before may now be
+    // superfluous.
     'smaller: loop {
         for plan in smaller(best.plan()) {
             if runs == RUNS || real_time().duration_since(began) >= time {
                 break 'smaller;
             }
             runs += 1;
+            // A plan of which a deviation did not happen would name a deviation that has no part in the
+            // violation.
             if let Tried { finding: Some(found), happened: true, .. } =
                 reference.try_plan(definition, &plan, place)
                 && found.oracle() == best.oracle()
@@ -51,6 +55,8 @@ pub(super) fn shrink(
             }
             if let Tried { finding: Some(found), .. } = reference.try_plan(definition, plan, place)
                 && found.oracle() == best.oracle()
+                // These plans are not parts of the shuffled one. Without the same object they could show
+                // another bug.
                 && found.suspect() == best.suspect()
             {
                 best = found;
@@ -93,6 +99,8 @@ fn smaller(plan: &Plan) -> Vec<Plan> {
             Plan { deviations }
         })
     };
+    // Fewer deviations come first: they make a story shorter than milder ones do. The empty plan is the run
+    // without faults, which has no finding.
     let fewer = places.clone().filter(|_| all.len() > 1).map(without);
     fewer.chain(places.flat_map(milder)).collect()
 }

@@ -150,6 +150,8 @@ fn of_active(lines: &[ArrivedLine]) -> Vec<&ArrivedLine> {
 pub(super) fn staleness(lines: &[ArrivedLine], steps: usize) -> Vec<Deviation> {
     let lines = of_active(lines);
     let streams: BTreeSet<String> = lines.iter().map(|line| stream_of(&line.line)).collect();
+    // There are few streams and many lines, so a plan for a whole stream covers more than one for a line and
+    // comes first.
     let of_streams = [DeviationKind::Apart, DeviationKind::Late].into_iter().flat_map(|what| {
         streams.iter().map(move |stream| Deviation { what, call: stream.clone(), number: 1 })
     });
@@ -195,6 +197,7 @@ fn unobserved(lines: &[ArrivedLine], steps: usize) -> Vec<Deviation> {
 /// drawn orders of actions, and each visible write after those of other reconciles of its step.
 fn order(reference: &Outcome) -> Vec<Deviation> {
     let is_collected = |write: &&Write| {
+        // In other cases the collector finds nothing to delete between the write and its answer.
         let may = write.call.starts_with("delete") || reference.collected.contains(&write.step);
         write.is_visible && !write.is_effect() && may
     };
@@ -202,6 +205,8 @@ fn order(reference: &Outcome) -> Vec<Deviation> {
         reference.writes.iter().filter(is_collected).map(|write| at(write, DeviationKind::CollectAfter));
     let shuffle = |number| Deviation { what: DeviationKind::Shuffle, call: ACTIONS.to_owned(), number };
     let labels = labels_by_step(reference);
+    // A delay lets other reconciles write first. Without another reconcile in the step the delayed run would
+    // equal the one without faults.
     let is_alone = |write: &&Write| labels.get(&write.step).is_none_or(|labels| labels.len() < 2);
     let overtaken = reference.writes.iter().filter(|write| write.is_visible && !is_alone(write));
     let delay = overtaken.map(|write| at(write, DeviationKind::Delay));
@@ -225,6 +230,7 @@ fn labels_by_step(reference: &Outcome) -> BTreeMap<usize, BTreeSet<&str>> {
 
 fn lost_answers(writes: &[Write]) -> Vec<Deviation> {
     let visible = || writes.iter().filter(|write| write.is_visible);
+    // Remote systems have no watch whose events could be held back.
     let with_news = visible().filter(|write| !write.is_effect());
     let lost = visible().map(|write| at(write, DeviationKind::LoseAnswer));
     lost.chain(with_news.map(|write| at(write, DeviationKind::LoseAnswerAndEvents))).collect()
@@ -244,6 +250,8 @@ fn refusals(writes: &[Write], reads: &[Read]) -> Vec<Deviation> {
         let writes = writes.iter().filter(move |write| may(write, refusal));
         writes.map(move |write| at(write, DeviationKind::Refuse(refusal)))
     };
+    // Conflicts, failed reads and outages come first, because a search with a short budget may not reach the
+    // other refusals.
     let [first, rest @ ..] = all;
     of(first).chain(unread(reads)).chain(outages(writes)).chain(rest.into_iter().flat_map(of)).collect()
 }
@@ -261,6 +269,8 @@ fn outages(writes: &[Write]) -> impl Iterator<Item = Deviation> {
     let mut seen = BTreeSet::new();
     let target = |write: &Write| write.call.split([' ', '/']).nth(1).unwrap_or_default().to_owned();
     let effect = |write: &Write| Some(write.call.split(" at ").nth(1)?.split(' ').next()?.to_owned());
+    // An outage lasts a minute and covers all later calls to its target, so those of further writes of the
+    // step would mostly repeat it.
     let first = writes.iter().filter(move |write| {
         write.is_visible && seen.insert((write.step, effect(write).unwrap_or_else(|| target(write))))
     });
@@ -283,6 +293,7 @@ fn early_steps(reference: &Outcome, steps: usize) -> Vec<Deviation> {
 /// Pauses before each visible write: longer than requests last, and with other replicas shorter and longer than a lease.
 fn pauses(writes: &[Write], replicas: u8) -> Vec<Deviation> {
     let visible = || writes.iter().filter(|write| write.is_visible);
+    // With one replica no lease can be lost, so only the timeouts of requests matter.
     let seconds = if replicas > 1 { &[11, 16, 61][..] } else { &[61] };
     let of = |seconds: &u32| {
         let seconds = *seconds;
@@ -296,10 +307,14 @@ fn pauses(writes: &[Write], replicas: u8) -> Vec<Deviation> {
 fn failovers(reference: &Outcome, steps: usize) -> Vec<Plan> {
     let visible = reference.writes.iter().filter(|write| write.is_visible && !write.is_effect());
     let cut_off = visible.map(|write| Plan::of(at(write, DeviationKind::CutOff)));
+    // Only the second replica's view is held back: the replicas are alike, so those of others would lead to
+    // similar states.
     let standby = format!("{OPERATOR}-2");
     let lines = reference.lines.iter().filter(|line| process_of(&line.line) == standby && line.step > 0);
     let old_views = lines.flat_map(|line| {
         at_rest(steps)
+            // The leader dies in the step of the line or later. Before that step the standby's view is not
+            // old yet.
             .skip(line.step.saturating_sub(1))
             .map(|crash| Plan { deviations: vec![from(line, DeviationKind::Hold(Until::Leading)), crash] })
     });

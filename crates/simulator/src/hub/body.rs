@@ -34,6 +34,8 @@ impl WatchBody {
     }
 
     fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        // The pause lets the tasks that the first line woke, such as a reconcile, run before the process
+        // reads the others.
         if let Some(pause) = &mut self.pause {
             ready!(pause.as_mut().poll(context));
             self.pause = None;
@@ -66,6 +68,7 @@ impl http_body::Body for GateBody {
                 .poll_frame(context)
                 .map(|frame| frame.map(|frame| frame.map_err(|never| match never {}))),
             Self::Watch(watch) => {
+                // A watch never fails here: a crash drops it, and an expiry ends it with a line.
                 watch.poll_read(context).map(|chunk| chunk.map(|text| Ok(http_body::Frame::data(text))))
             }
         }

@@ -64,10 +64,13 @@ impl Hub {
     pub(crate) fn add(&self, actor: Actor, name: impl Into<Arc<CallName>>, caller: &Arc<()>, work: Work) {
         let name = name.into();
         let mut state = self.0.lock();
+        // Destructors of a dead process may still send requests. They must not reach the server.
         if state.cut.contains(&actor) {
             return;
         }
         if actor.is_operator() && name.is_write() {
+            // Recorded when the process sends it, not when the server carries it out: only at that time must
+            // the process lead.
             state.sent.push((actor, Arc::clone(&name)));
         }
         let (id, caller) = (state.number(), Arc::downgrade(caller));
@@ -104,6 +107,7 @@ impl Hub {
             let mut state = self.0.lock();
             let is_abandoned = |call: &Call| match call.phase {
                 CallPhase::Waiting(_) => call.caller.strong_count() == 0 && !call.is_zombie,
+                // The server is already at work; its answer is dropped when it comes.
                 CallPhase::Running => false,
                 CallPhase::CarriedOut(_) => call.caller.strong_count() == 0,
             };
@@ -113,6 +117,7 @@ impl Hub {
             }
             state.calls.extract_if(.., |_, call| is_abandoned(call)).map(|(_, call)| call).collect()
         };
+        // Dropped without the lock, because destructors such as that of a watch body take it.
         drop(abandoned);
     }
 

@@ -14,6 +14,7 @@ pub(crate) struct Line {
 
 impl Line {
     pub(crate) fn new(text: Bytes) -> Self {
+        // Only the names are decoded, since this happens for every line of every run.
         #[derive(Deserialize, Default)]
         #[serde(default)]
         struct Event {
@@ -71,6 +72,7 @@ impl LineSplitter {
         for newline in memchr_iter(b'\n', chunk) {
             let end = newline + 1;
             let text = if self.rest.is_empty() {
+                // A line within one chunk, the usual case, is not copied.
                 chunk.slice(begin..end)
             } else {
                 self.rest.extend_from_slice(&chunk[begin..end]);

@@ -143,6 +143,8 @@ impl Hub {
     pub(crate) fn restore(&self, copy: &HubCopy) {
         let mut state = self.0.lock();
         state.next = copy.next;
+        // Watches are not copied: the process whose watches they were has died, and the next one opens its
+        // own.
         state.counts.clone_from(&copy.counts);
     }
 }

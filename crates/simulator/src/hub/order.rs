@@ -15,6 +15,8 @@ impl Hub {
     /// Returns the next action. In the fixed order this is the oldest answer, else the oldest call, else a delivery by the watch with the
     /// oldest unread line; watches of processes under test come last.
     pub(crate) fn next(&self) -> Option<Possible> {
+        // A call that its caller has given up must not be offered: the driver would carry out a request that
+        // was never sent.
         self.drop_abandoned();
         let mut state = self.0.lock();
         if state.shuffled.is_some() {
@@ -66,6 +68,8 @@ impl HubState {
         let (seed, chosen) = self.shuffled?;
         let priority = |of: &str| {
             let mut hasher = DefaultHasher::new();
+            // The number of actions stands in for a generator's state: the order depends on the seed and on
+            // the actions so far, not on how often the hub is asked.
             (seed, chosen / SAME_PRIORITIES, of).hash(&mut hasher);
             hasher.finish()
         };
@@ -89,6 +93,7 @@ impl HubState {
             };
             (priority(&of), oldest, deliver)
         });
+        // Ids break ties, so that calls of one actor keep their order and equal runs choose alike.
         let first = calls.chain(lines).min_by_key(|(priority, age, _)| (*priority, *age));
         let (_, _, action) = first?;
         self.shuffled = Some((seed, chosen + 1));

@@ -99,6 +99,8 @@ impl Hub {
         let number = state.number();
         let Some(watch) = state.watches.get_mut(&id) else { return };
         let resource = &*watch.name.target;
+        // Only these lines have names in plans. Bookmarks depend on time, and Events and leases are not
+        // compared.
         let is_counted = watch.actor.is_operator() && line.is_change() && !is_masked_resource(resource);
         let name = is_counted.then(|| watch.actor.stream(&format!("{resource} {}", line.label)));
         watch.unread.push_back(Unread { number, arrived: Instant::now(), line });
@@ -111,6 +113,7 @@ impl Hub {
             }
             None => *state.counts.entry(name.clone()).or_insert(1),
         };
+        // The hold begins with the arrival, before the driver can deliver the line.
         if state.armed.iter().any(|(line, number)| *line == name && *number == count) {
             state.held.insert(stream);
         }
@@ -201,6 +204,7 @@ impl Hub {
                 watch.delivered.push_back(rest.into());
             }
             let mut labels: Vec<String> = lines.into_iter().map(|line| line.label).collect();
+            // Lines that are still late or kept apart must reach the process before the end of the stream.
             if matches!(watch.end, StreamEnd::Unread(_)) && watch.unread.is_empty() {
                 watch.end = StreamEnd::Delivered;
                 labels.push("end".to_owned());

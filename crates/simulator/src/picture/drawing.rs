@@ -114,6 +114,7 @@ pub(super) fn svg(entries: &[&Entry], guilty: Option<usize>, shade: Shade) -> St
             Shade::Pale => "pale",
         }
     );
+    // Later parts cover earlier ones: bands, lanes, deliveries, and the marks on top.
     drawing.steps(&mut svg, width, height);
     drawing.rails(&mut svg, width);
     drawing.deliveries(&mut svg);
@@ -220,6 +221,7 @@ impl Drawing<'_> {
                 if !(is_delivery || is_end) {
                     continue;
                 }
+                // A process that starts lists all objects, so the band ends there as well as at a delivery.
                 if let Some(since) = behind_since.take() {
                     let (left, right) = (self.x(since), self.x(place));
                     let _ = write!(
@@ -229,6 +231,7 @@ impl Drawing<'_> {
                         right - left
                     );
                 }
+                // One curve for all writes that a delivery reports: one for each would hide the lane.
                 if let Some(write) = last_write.take().filter(|_| is_delivery) {
                     let (from, to) = (self.x(write), self.x(place));
                     let (above, middle) = (self.y_of(self.marks[write].actor), usize::midpoint(from, to));

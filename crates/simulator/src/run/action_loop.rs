@@ -42,6 +42,7 @@ impl Run<'_> {
         let mut step: Option<Attempt> = None;
         loop {
             self.settle(&mut step).await?;
+            // Commits come first, so that a hold that begins at a line stands after the commit in the trace.
             self.take_news()?;
             self.take_lines();
             self.take_reconciles()?;
@@ -51,6 +52,8 @@ impl Run<'_> {
                 // A process that was just started runs before anything else happens.
                 continue;
             }
+            // Holds and pauses end before the next action is chosen, so that the hub offers the lines and
+            // calls that they kept back.
             self.end_holds(Rest::No);
             self.end_pauses();
             if self.collect_early {
@@ -115,6 +118,7 @@ impl Run<'_> {
     /// Ends the run if its actions follow each other without end.
     fn check_limits(&mut self) -> Result<(), End> {
         self.most_at_once = self.most_at_once.max(self.at_once);
+        // No time passes in an endless series of actions, so the limits of virtual time never end it.
         let is_endless = self.at_once > self.limits.at_once()
             || self.most_calls_at_once > SAME_CALLS_AT_ONCE
             || self.trace.len() > ACTIONS;
@@ -132,6 +136,8 @@ impl Run<'_> {
         *step = None;
         self.step_runs = false;
         self.early_step_ends();
+        // An operator that waited for this step starts before any other action, so that it finds the world as
+        // the step left it.
         self.restart_after_step()?;
         Ok(true)
     }
@@ -140,6 +146,7 @@ impl Run<'_> {
         self.before(format_args!("the user takes the step {:?}", step.name));
         self.begun += 1;
         self.step_runs = true;
+        // Plans refuse the first read of each name in a step.
         self.reads_of_step.clear();
         (self.long_wait, self.wakes) = (None, 0);
         self.log(Action::Step(step.name.to_string()));
@@ -203,6 +210,7 @@ impl Run<'_> {
         (self.collect_early, self.collect_late) = (false, false);
         let last = self.trace.len();
         self.server.release_controllers();
+        // The controllers are held again even if the run ends here, because tasks still run at its end.
         let settled = self.settle(step).await;
         self.server.hold_controllers();
         settled?;
@@ -225,6 +233,7 @@ impl Run<'_> {
         let mut places = self.plan.iter().enumerate();
         let now = places.find_map(|(place, deviation)| Some((place, restart_now(deviation)?)));
         let (Some((place, restart)), Some(actor)) = (now, self.active_operator()) else { return false };
+        // Otherwise the crash would happen again when the world is next quiet after this step.
         self.plan.remove(place);
         self.crash(actor, "while the world is quiet", restart).await;
         true
@@ -243,6 +252,7 @@ impl Run<'_> {
             .chain(self.delay_deadline())
             .chain(self.hub.next_late());
         let next = deadlines.filter(|deadline| *deadline > before).min();
+        // Time must not jump over a deadline of the run: tokio knows only the timers of tasks.
         let limit = next.map_or(Duration::MAX, |next| next.duration_since(before));
         {
             let mut passed = pin!(self.idle.time_passed(limit));
@@ -254,6 +264,7 @@ impl Run<'_> {
             })
             .await;
         }
+        // The wait ends without a later time only if the watchdog ended it.
         if Instant::now() > before {
             self.at_once = 0;
             self.calls_at_once.clear();

@@ -102,6 +102,7 @@ impl Run<'_> {
     /// Carries out a call, unless a deviation of the plan prevents that or delays it.
     async fn carry_out(&mut self, seen: Seen) -> Result<(), End> {
         let Seen { id, actor, name } = &seen;
+        // Counted even if a deviation prevents the call: a retry without a pause is a loop all the same.
         self.count_call(name);
         let mut refusal = None;
         if actor.is_operator() && name.is_write() {
@@ -123,6 +124,7 @@ impl Run<'_> {
         }
         let is_out = self.outage.as_ref().is_some_and(|outage| outage.concerns(*actor, name));
         let order = match refusal {
+            // An outage also refuses the call that began it, which `deviate` does not report as refused.
             _ if is_out => Order::Refuse,
             Some(refusal) => self.refuse(&seen, refusal),
             None => Order::CarryOut,
@@ -134,6 +136,8 @@ impl Run<'_> {
                 self.log(Action::CarriedOut { actor: *actor, name, changes_remote: false });
             }
             let (hub, id, work) = (self.hub.clone(), *id, work(order));
+            // The call runs in a task, so that the driver goes on meanwhile. The answer then waits in the hub
+            // for its turn.
             self.working.spawn(async move {
                 let answer = work.await;
                 hub.carried_out(id, answer);
@@ -177,6 +181,7 @@ impl Run<'_> {
     async fn deviate(&mut self, seen: &Seen, call: &str, number: u32) -> CallDeviation {
         let Seen { id, actor, name } = seen;
         let mut taken = CallDeviation::None;
+        // A plan may have several deviations at one call, such as a refusal and a crash after it.
         while let Some(deviation) = self.deviation(call, number) {
             match deviation.what {
                 DeviationKind::CrashBefore(restart) => {
@@ -229,6 +234,7 @@ impl Run<'_> {
     fn record_write(&mut self, seen: &Seen, call: String, number: u32) {
         let Seen { id, actor, .. } = seen;
         if self.crashes_again(*actor) {
+            // The second crash uses the way of the first: it happens when the answer of the write is due.
             let due = DueAnswer { caller: *actor, collects: false, lost: None };
             let due = self.due.entry(*id).or_insert(due);
             due.lost.get_or_insert(DeviationKind::CrashAfter(Restart::AtOnce));
@@ -240,6 +246,7 @@ impl Run<'_> {
             is_visible: false,
             is_after_others: std::mem::take(&mut self.others_changed),
         };
+        // Whether the write is visible is known only when its commit is taken from the news.
         self.written.insert(*id, self.writes.len());
         self.writes.push(write);
     }
@@ -255,6 +262,7 @@ impl Run<'_> {
                 _ => self.missed.push(deviation),
             }
         }
+        // Most steps read an object many times. A search refuses only the first read, to keep its plans few.
         if self.reads_of_step.insert(call.clone()) {
             self.reads.push(Read { call, number });
         }
@@ -297,6 +305,7 @@ impl Run<'_> {
         };
         let how = DeviationKind::Refuse(refusal).to_string();
         self.log(Action::Refused { actor: seen.actor, name: seen.name.clone(), how });
+        // These calls never reach the server, so they need no rule of its faults.
         if refusal == Refusal::Reset || seen.name.is_effect() {
             return Order::Refuse;
         }
@@ -312,6 +321,7 @@ impl Run<'_> {
         self.numbers.remove(&id);
         if let Some(write) = written.and_then(|place| self.writes.get(place)).filter(|write| write.is_visible)
         {
+            // A write that changed nothing leaves the world as it was, so no search crashes after it.
             let place = CrashPlace { call: write.call.clone(), number: write.number, is_carried_out: true };
             self.note_crash_point(place);
         }
@@ -351,6 +361,7 @@ impl Run<'_> {
         let Actor::Process { life, .. } = actor else { return false };
         let writes = self.writes_of_lives.entry(actor).or_default();
         *writes += 1;
+        // Lives are counted from 0, so the writes of the first life, before any crash, do not count.
         let is_now = |deviation: &Deviation| {
             deviation.what == DeviationKind::CrashAgain && deviation.number == *writes
         };

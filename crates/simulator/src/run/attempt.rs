@@ -26,6 +26,7 @@ impl Attempt {
             for _ in 0..ATTEMPTS {
                 match step.run(user.clone()).await {
                     Ok(()) => return Ok(()),
+                    // A step may fail because the operator or a controller has not done its part yet.
                     Err(error) => last = describe(&*error),
                 }
                 sleep(Duration::from_secs(1)).await;
@@ -42,6 +43,8 @@ impl Attempt {
     }
 
     pub(super) fn poll(&mut self, context: &mut std::task::Context<'_>) {
+        // The driver polls on after the end, until `end_step` takes the result; a finished future must not be
+        // polled.
         if self.result.is_none()
             && let Poll::Ready(result) = self.tries.as_mut().poll(context)
         {

@@ -19,6 +19,7 @@ impl Run<'_> {
         let (mut is_visible, mut exceeded) = (false, None);
         self.collect_late |= !news.is_empty();
         for change in news {
+            // All commits still reach the trace: the run ends only after the loop, with a complete story.
             let times = self.limits.exceeded_by(&change.family, &self.truth.lock().counts);
             exceeded = exceeded.or_else(|| Some((change.family.to_string(), times?)));
             if change.is_visible {
@@ -35,6 +36,7 @@ impl Run<'_> {
         }
         if self.remotes_changed() {
             is_visible = true;
+            // Remote systems have no commits, so the truth does not see their changes.
             self.truth.lock().last_visible = Instant::now();
             self.note_effect();
             match self.written.values().max() {
@@ -71,6 +73,8 @@ impl Run<'_> {
         }
         self.effects_seen = self.effects;
         let states = self.states();
+        // Many effects only read. The states are compared, because names do not show which effects change
+        // something.
         let is_changed = states != self.remote_states;
         self.remote_states = states;
         is_changed

@@ -157,8 +157,10 @@ impl Run<'_> {
         let mut truth = point.truth.clone();
         truth.last_visible = self.start + point.last_visible;
         *self.truth.lock() = truth;
+        // Counts continue, so that calls and lines have the numbers that they have in a run from the start.
         self.hub.restore(&point.hub);
         if let Some(expected) = self.merge.expected() {
+            // The story needs the part before the crash, which this run did not play.
             self.trace.extend(expected.outcome.trace.iter().take(point.entries).cloned());
         }
         self.begun = point.begun;

@@ -62,6 +62,7 @@ impl Run<'_> {
     pub(super) fn early_step_ends(&mut self) {
         if self.delay_waits_for(WaitsFor::StepEnds) {
             match &mut self.delayed {
+                // The reconciles that the step leads to must write first, too.
                 Some(delayed) if delayed.deviation.what == DeviationKind::StepAround => {
                     delayed.waits_for = WaitsFor::Rest;
                 }

@@ -32,6 +32,7 @@ impl Expected {
         let form = normal_form(found, &self.learned);
         let mut differences = self.form(step).map_or_else(Vec::new, |expected| compare(expected, &form));
         if !differences.is_empty() {
+            // Only now, because few operators copy versions and most worlds have no difference.
             let (expected, found) = (Versions::of(&expected.world), Versions::of(found));
             differences.retain(|difference| match difference {
                 Difference::Value { expected: Some(value), found: Some(other), .. } => {
@@ -47,6 +48,7 @@ impl Expected {
     pub(crate) fn places_of_ids_in(&self, step: usize, value: &Value) -> Vec<String> {
         let ids = ids_in(value);
         let has = |value: &Value| ids_in(value).intersection(&ids).next().is_some();
+        // Most values contain no generated id, and then the normal form need not be made.
         let form = self.form(step).filter(|_| !ids.is_empty());
         let places = form.into_iter().flatten().filter(|(_, value)| has(value));
         places.map(|(name, _)| name.clone()).collect()

@@ -80,6 +80,7 @@ impl Run<'_> {
                     && deviation.call == line
                     && deviation.number == number
             };
+            // The hold begins after the count above, because it waits for later lines than its own.
             if let Some(place) = self.plan.iter().position(begins) {
                 let stream = stream_of(&line);
                 let actor = self.actor_of_stream(&stream);
@@ -112,6 +113,8 @@ impl Run<'_> {
                 Reconcile::Began { controller, label } => self.reconcile_began(&controller, &label)?,
                 Reconcile::Ended { controller, label } => {
                     let request = (Arc::clone(&controller), label);
+                    // Ends of reconciles whose process has crashed arrive here as well, when their spans are
+                    // dropped.
                     if let Some(open) = self.open.get_mut(&request) {
                         *open -= 1;
                         if *open == 0 {
@@ -164,6 +167,7 @@ impl Run<'_> {
             self.processes.iter().any(|known| process_of(&known.actor.stream("")) == process && known.leads())
         };
         let is_over = |hold: &Hold| match (rest, hold.until) {
+            // Only at rest, so that the new leader acts with its old view before it receives the lines.
             (_, Until::Leading) => rest != Rest::No && leads(&hold.stream),
             // No step follows that could end the hold.
             (Rest::Forever, _) => true,
@@ -198,6 +202,8 @@ impl Run<'_> {
         for hold in &over {
             let (actor, stream) = (hold.actor, hold.stream.clone());
             if hold.end == HoldEnd::Relists {
+                // Expired before the release, so that the lines are gone when the hub may deliver from the
+                // stream again.
                 self.hub.expire(&hold.stream);
                 self.log(Action::Expired { actor, stream });
             } else {

@@ -35,6 +35,7 @@ impl<'e> Merge<'e> {
         };
         let crashes_only = plan.deviations.iter().all(|deviation| is_crash(deviation.what));
         let tested = definition.programs.iter().filter(|program| program.is_tested);
+        // A second process has a memory that the equal world does not show.
         let has_one_process = tested.map(|program| program.replicas).eq([1]);
         let expected = expected.filter(|_| crashes_only && has_one_process && !plan.deviations.is_empty());
         Self { expected, equal_after: None, merged_after: None }
@@ -43,6 +44,8 @@ impl<'e> Merge<'e> {
     /// Compares a world that is quiet after `step`, when all deviations are done.
     pub(super) fn look(&mut self, step: usize, found: &QuietWorld) {
         let Some(expected) = self.expected else { return };
+        // The cheap comparisons come first. Worlds that look alike may still differ in requests that fail, or
+        // in how often objects were created and deleted.
         let is_equal = expected.outcome.quiet.get(&step).is_some_and(|quiet| {
             quiet.failing == found.failing
                 && has_equal_counts(&quiet.counts, &found.counts)
@@ -51,6 +54,8 @@ impl<'e> Merge<'e> {
         let was_equal = self.equal_after.is_some_and(|before| before < step);
         match (is_equal, was_equal) {
             (true, true) => self.merged_after = Some(step),
+            // One equal world may be chance: the crashed process may have lost a memory that matters only in
+            // the next step.
             (true, false) => self.equal_after = self.equal_after.or(Some(step)),
             (false, _) => self.equal_after = None,
         }

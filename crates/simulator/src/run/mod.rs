@@ -116,6 +116,7 @@ pub(crate) fn play(definition: &Definition, plan: &Plan, circumstances: Circumst
         .on_thread_start(move || started.store(true, Ordering::Relaxed))
         .build();
     let runtime = runtime.expect("a runtime on this thread needs no resources that may lack");
+    // The operator, the server and the driver share this thread and the paused clock.
     let outcome = runtime.block_on(async {
         let _epoch = seed.set_time(start.at());
         if let Beginning::Crash(point, _) = circumstances.beginning {
@@ -258,6 +259,7 @@ impl<'d> Run<'d> {
             rights: None,
             pumps: Arc::clone(&pumps),
         };
+        // A run that begins at a crash has the times of a run from the start, so that both traces are alike.
         let start = match beginning {
             Beginning::Crash(point, _) => Instant::now() - point.at,
             Beginning::Start | Beginning::StartAndNote => Instant::now(),
@@ -332,6 +334,7 @@ impl<'d> Run<'d> {
             self.continue_from(point, restart);
         }
         let mut end = self.act_until_done().await.err().unwrap_or(End::Quiet);
+        // Read before the processes end: their managers know the failing requests.
         let failing = self.failing();
         self.end_processes().await;
         if end == End::Quiet {
@@ -379,6 +382,8 @@ impl<'d> Run<'d> {
                 _ => {}
             }
         }
+        // A drawn order has happened as soon as it is set. A deviation that stays in the plan counts as one
+        // that did not happen.
         self.plan.retain(|deviation| deviation.what != DeviationKind::Shuffle);
     }
 

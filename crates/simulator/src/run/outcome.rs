@@ -124,6 +124,8 @@ impl Limits {
     /// Maximum number of actions at one moment of virtual time.
     pub(crate) fn at_once(&self) -> usize {
         self.0.as_ref().map_or(ACTIONS_AT_ONCE, |without_faults| {
+            // Faults lead to retries, so a run may act more often than the one without faults before it
+            // counts as a loop.
             without_faults.most_at_once.saturating_mul(TIMES_AS_MANY_ACTIONS) + MORE_ACTIONS_AT_ONCE
         })
     }

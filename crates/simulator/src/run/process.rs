@@ -97,6 +97,7 @@ impl Process {
 
     /// Whether its controllers have no requests that run, are ready or wait. On standby only those count that run even without the lease.
     fn is_at_rest(&self, is_active: bool) -> bool {
+        // A standby without such controllers needs no overview, which is slow.
         if !is_active && !self.controllers().values().any(|on_standby| *on_standby) {
             return true;
         }
@@ -165,6 +166,8 @@ impl Run<'_> {
     /// Whether replicas of a program elect a leader.
     fn elects(&self, program: usize) -> bool {
         let mut processes = self.processes.iter().filter(|process| process.program == program);
+        // With `Simulation::of` the function enables the election itself, which shows only when a process
+        // leads.
         processes.any(|process| process.has_led)
             || (self.definition.programs[program].has_election
                 && self.definition.programs[program].replicas > 1)
@@ -197,6 +200,7 @@ impl Run<'_> {
 
     /// The process that runs a controller; the first operator if none is known.
     pub(super) fn actor_of(&self, controller: &str) -> Actor {
+        // The usual case, in which the names of controllers need not be read.
         if let [only] = self.processes.as_slice() {
             return only.actor;
         }
@@ -242,6 +246,7 @@ impl Run<'_> {
             let Some(process) = self.processes.iter().find(|process| process.actor == actor) else {
                 continue;
             };
+            // A standby may write Leases and Events.
             if is_masked_resource(resource) || !self.elects(process.program) || process.leads() {
                 continue;
             }
@@ -264,6 +269,7 @@ impl Run<'_> {
                     Err(error) => error.to_string(),
                 };
                 let actor = self.processes[index].actor;
+                // The tasks of the process are gone, but its calls and watches still stand in the hub.
                 self.hub.cut(actor);
                 self.log(Action::Ended { actor, reason: reason.clone() });
                 let process = &mut self.processes[index];
@@ -305,6 +311,7 @@ impl Run<'_> {
         let set_up = SetUp { actor, hub: self.hub.clone(), remotes: Arc::clone(&self.remotes) };
         let instance = Instance { replica, life, replicas: program.replicas };
         let make = AssertUnwindSafe(|| set_up.during(|| (program.make)(gate, instance)));
+        // A panic in the operator's set-up is a finding, which must not end the search without a story.
         let made = catch_unwind(make).unwrap_or_else(|panic| {
             let message = panic.downcast_ref::<String>().map(String::as_str);
             let message = message.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or_default();
@@ -317,6 +324,7 @@ impl Run<'_> {
         process.manager = Some(manager.downgrade());
         // The new life may add other controllers.
         process.controllers.take();
+        // The process never receives a signal to stop: it crashes, or ends by itself.
         process.task.spawn(async move { manager.run(pending()).await.map_err(Into::into) });
         process.state = Alive::Running;
         self.unrest_since = Instant::now();
@@ -341,6 +349,7 @@ impl Run<'_> {
             return Ok(());
         }
         let others = self.tasks_of_others();
+        // The first look, before any process has started, counts the tasks of the server and of the user.
         let leaked = others.saturating_sub(*self.tasks_without_processes.get_or_insert(others));
         if leaked > 0 { Err(End::Leaked { tasks: leaked }) } else { Ok(()) }
     }
@@ -364,10 +373,14 @@ impl Run<'_> {
         task.shutdown().await;
         let stream = actor.stream("");
         let of_process = |hold: &mut super::holds::Hold| process_of(&hold.stream) == process_of(&stream);
+        // The hold was to keep lines from a process that is dead. The next life lists again, and no fault of
+        // the plan is meant for it.
         for hold in self.holds.extract_if(.., of_process) {
             self.hub.release(&hold.stream);
         }
+        // Deviations at calls of this life can no longer happen, because the hub has dropped the calls.
         self.due.retain(|_, due| due.caller != actor);
+        // The next life has other timers, and the crash itself causes changes.
         (self.long_wait, self.wakes) = (None, 0);
         let begun = self.begun;
         self.log(Action::Crashed { actor, at: at.to_owned() });

@@ -57,6 +57,7 @@ impl Run<'_> {
         {
             return false;
         }
+        // The operator waits for the next step, so nothing is gained by a longer silence.
         if states.any(|state| state != Alive::Running) {
             return self.working.is_empty();
         }
@@ -65,6 +66,8 @@ impl Run<'_> {
         }
         let since = self.truth.lock().last_visible.max(self.unrest_since);
         let (is_held, are_at_rest) = (!self.holds.is_empty(), self.processes_are_at_rest());
+        // The hold waits for that reconcile. If the next step began first, the deviation would not happen as
+        // planned.
         if self.a_timer_ends_a_hold() {
             return false;
         }
@@ -109,6 +112,7 @@ impl Run<'_> {
     pub(super) fn note_quiet(&mut self, all_run: bool) -> Result<(), End> {
         let (counts, failing) = (self.truth.lock().counts.clone(), self.failing());
         self.quiet.insert(self.begun, QuietWorld { world: self.world(), counts, failing });
+        // With a fault ahead, an equal world says nothing about the rest of the run.
         let is_over = all_run && self.holds.is_empty() && self.plan.is_empty();
         if let (true, Some(quiet)) = (is_over, self.quiet.get(&self.begun)) {
             self.merge.look(self.begun, quiet);

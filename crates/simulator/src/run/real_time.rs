@@ -52,6 +52,7 @@ impl RealTime {
     /// Returns the time that the thread was blocked in a wait that began at `start`; zero if that was less than [`BLOCKED`].
     pub(super) fn blocked_since(&mut self, start: std::time::Instant) -> Duration {
         let took = real_time().duration_since(start);
+        // Most waits are short, and then need no reading, which costs two system calls.
         if took < BLOCKED {
             return Duration::ZERO;
         }
@@ -59,6 +60,7 @@ impl RealTime {
         self.last = Reading::now();
         let (Some(before), Some(now)) = (before, self.last) else { return Duration::ZERO };
         let active = now.active.saturating_sub(before.active);
+        // The reading may be older than the wait, so blocked time before the wait is cut off.
         now.at.duration_since(before.at).saturating_sub(active).min(took)
     }
 }

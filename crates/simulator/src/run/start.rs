@@ -89,6 +89,8 @@ impl Start {
         let runtime = builder.enable_time().start_paused(true).on_thread_park(idle.hook()).build();
         let runtime = runtime.expect("a runtime on this thread needs no resources that may lack");
         runtime.block_on(async {
+            // The clock continues from that of the copied server, so that none of its objects was created in
+            // the future.
             let before = from.map(|start| start.at).unwrap_or_default();
             let (_epoch, began) = (seed.set_time(before), Instant::now());
             let server = match from {
@@ -99,6 +101,7 @@ impl Start {
             server.release_controllers();
             idle.reached().await;
             let prepared = prepare(&server).await;
+            // The server's controllers also act on the prepared objects before the state is copied.
             idle.reached().await;
             (Self { server: server.checkpoint(), at: before + began.elapsed() }, prepared)
         })

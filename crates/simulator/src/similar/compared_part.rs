@@ -23,6 +23,7 @@ pub(super) fn compared_part(resource: &str, text: &[u8]) -> Option<Value> {
     reader.disable_recursion_limit();
     let generation = Generation::default();
     let compared = Whole { resource, generation: &generation }.deserialize(&mut reader).ok()?;
+    // The caller then reads the whole object, in which the generation is known from the start.
     (!generation.was_needed_early.get()).then_some(compared)
 }
 
@@ -111,6 +112,7 @@ impl<'t> Visitor<'t> for Metadata<'_> {
         while let Some(name) = fields.next_key::<String>()? {
             match &*name {
                 "generation" => generation = fields.next_value()?,
+                // Skipped without building a tree: `managedFields` are most of the text of many objects.
                 volatile if VOLATILE.contains(&volatile) => drop(fields.next_value::<IgnoredAny>()?),
                 name => drop(parts.insert(name.to_owned(), Part(self.0).field(name, &mut fields)?)),
             }

@@ -37,6 +37,7 @@ impl Versions {
                     })
             }
             (Value::String(text), Value::String(other)) => self.are_texts_alike(text, others, other),
+            // An operator may also store a version as a number.
             (Value::Number(number), Value::Number(other)) => {
                 self.are_texts_alike(&number.to_string(), others, &other.to_string())
             }
@@ -46,6 +47,7 @@ impl Versions {
 
     fn are_texts_alike(&self, text: &str, others: &Self, other: &str) -> bool {
         let (parts, more) = (parts(text), parts(other));
+        // The same digits may be versions of several objects, so one object in common suffices.
         let share_an_object = |part: &str, other: &str| {
             let names = self.0.get(part).zip(others.0.get(other));
             names.is_some_and(|(names, more)| !names.is_disjoint(more))

@@ -42,6 +42,7 @@ pub(crate) fn learn(first: &World, second: &World) -> Result<Learned, Vec<Differ
                 learned.add(value, other, root);
             }
         }
+        // A pass without news would repeat itself.
         if learned == before {
             break;
         }
@@ -62,6 +63,7 @@ impl Learned {
     pub(super) fn reaches_into(&self, path: &str) -> bool {
         let has = |places: &BTreeSet<String>| {
             let next = places.range::<str, _>((Bound::Included(path), Bound::Unbounded)).next();
+            // The places are sorted, so the first one at or after `path` is below it if any is.
             next.is_some_and(|place| place.starts_with(path))
         };
         has(&self.leaves) || has(&self.keyed)
@@ -70,6 +72,8 @@ impl Learned {
     fn add(&mut self, one: &Value, other: &Value, path: &str) {
         match (one, other) {
             (Value::Object(fields), Value::Object(others)) => {
+                // Maps with as many entries differ in their keys alone. With more entries in one of them, the
+                // runs differ in content.
                 if fields.len() == others.len() && fields.keys().ne(others.keys()) {
                     self.keyed.insert(path.to_owned());
                     return;
@@ -88,6 +92,8 @@ impl Learned {
             (Value::Null, _) | (_, Value::Null) => {}
             (one, other) => {
                 let differ = one != other && !is_container(one) && !is_container(other);
+                // The place was learned in an earlier pass and its text still differs, so the replaced parts
+                // do not explain the difference.
                 if differ && !self.leaves.insert(path.to_owned()) {
                     self.opaque.insert(path.to_owned());
                 }

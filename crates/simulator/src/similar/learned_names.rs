@@ -40,6 +40,8 @@ impl LearnedNames {
         let others = only_in(second, first);
         for id in only_in(first, second) {
             let patterns = others.iter().filter_map(|other| NamePattern::of(id, other));
+            // A name may fit several of the other run. The pattern with the most fixed tokens hides the
+            // least.
             learned.patterns.extend(patterns.max_by_key(NamePattern::same));
         }
         let both = first.objects.keys().filter(|id| second.objects.contains_key(*id));
@@ -56,6 +58,7 @@ impl LearnedNames {
     /// The id with `*` in place of the generated parts of the name, by `generateName` or by a pattern.
     pub(super) fn family(&self, id: &ObjectId, object: &ObjectState) -> ObjectId {
         let family = id.family(object.metadata_text("generateName"));
+        // The server's prefix is certain, and a pattern is only learned, so the prefix comes first.
         if family == *id { self.family_by_name(id) } else { family }
     }
 
@@ -115,6 +118,7 @@ impl NamePattern {
 
 impl Token {
     fn of(one: &str, other: &str) -> Option<Self> {
+        // From the narrowest to the widest: numbers may have different lengths, random texts have one length.
         let found = [Self::Same(one.to_owned()), Self::Digits, Self::Text(one.len())];
         found.into_iter().find(|token| token.fits(one) && token.fits(other))
     }

@@ -67,6 +67,8 @@ pub(super) const OBSERVED_GENERATION: &str = "observedGeneration";
 /// Returns an object without the fields that change with every write and those that are masked, and with times replaced by a symbol.
 pub(crate) fn without_volatile_fields(resource: &str, object: &Value, masks: &Masks) -> Value {
     if masks.concern(resource) {
+        // The masked fields must also be gone where the generation and times are replaced, so they are
+        // removed first.
         let mut object = object.clone();
         masks.remove_from(resource, &mut object);
         return without_volatile_fields(resource, &object, &Masks::default());
@@ -116,6 +118,7 @@ pub(super) fn in_order(field: &str, mut value: Value) -> Value {
         _ => return value,
     };
     if let Value::Array(items) = &mut value
+        // A custom resource may use the name for another list, whose order may have a meaning.
         && items.iter().all(|item| key(item).is_some())
     {
         items.sort_by(|one, other| key(one).cmp(&key(other)));

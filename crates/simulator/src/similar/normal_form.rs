@@ -53,6 +53,8 @@ pub(crate) fn normal_form(world: &World, learned: &Learned) -> NormalForm {
         world.objects.iter().map(|(id, object)| Item::of_object(id, object, learned)).collect();
     items.extend(world.remotes.iter().map(|(name, state)| Item::of_remote(name, state)));
 
+    // All learned values are collected first, because an object may contain a value of one that is sorted
+    // after it.
     let parts = Parts::of(&items, learned);
     // Symbols that hide which object is meant, to sort the objects of a family by their other content.
     let mut neutral = Symbols::new(learned, &parts);
@@ -74,6 +76,8 @@ pub(crate) fn normal_form(world: &World, learned: &Learned) -> NormalForm {
     let mut symbols = Symbols::new(learned, &parts);
     let mut numbers: BTreeMap<String, u32> = BTreeMap::new();
     let mut named: Vec<(String, Item<'_>)> = Vec::new();
+    // All names and uids get their symbols before the first value is replaced, because objects may refer to
+    // later ones.
     for (_, item) in sorted {
         let label = match &item.generated {
             Some((name, prefix)) => {
@@ -155,6 +159,8 @@ impl<'l> Symbols<'l> {
             .map(|(key, value)| {
                 let mut neutral = Symbols::new(self.learned, self.parts);
                 neutral.is_neutral = true;
+                // Keys with a known symbol are sorted by it, so that the order does not depend on the
+                // generated text.
                 let known = self.exact.get(key).cloned().unwrap_or_default();
                 (format!("{known} {}", neutral.replace(value, &inner)), key, value)
             })
@@ -190,6 +196,7 @@ impl<'l> Symbols<'l> {
             rest = &rest[start + part.len()..];
             replaced.push_str(&self.symbol_with_parts(part));
         }
+        // No learned part is in the text, so the whole text is the generated value.
         if replaced.is_empty() {
             return self.learned_symbol(text);
         }
@@ -205,6 +212,7 @@ impl<'l> Symbols<'l> {
                 return "<uid>".to_owned();
             }
             self.given_uids += 1;
+            // The object does not exist in this world, but two references to it must still be equal.
             let symbol = format!("<uid of something gone {}>", self.given_uids);
             self.exact.insert(text.to_owned(), symbol.clone());
             return symbol;
@@ -244,6 +252,7 @@ impl Parts {
     fn of(items: &[Item<'_>], learned: &Learned) -> Self {
         let mut values = BTreeSet::new();
         if !learned.leaves.is_empty() {
+            // Without learned places no text is split into parts, so the uids are not needed either.
             values.extend(items.iter().filter_map(|item| item.uid.clone()));
             items.iter().for_each(|item| add_learned(item.value, &item.root, learned, &mut values));
         }
@@ -262,6 +271,7 @@ impl Parts {
         (0..text.len()).find_map(|start| {
             let rest = &text.as_bytes()[start..];
             let known = self.0.get(rest.first_chunk()?)?;
+            // The limit keeps a text from being a part of itself, which would recurse without end.
             let part = known.iter().find(|part| part.len() < limit && rest.starts_with(part.as_bytes()))?;
             Some((start, &**part))
         })

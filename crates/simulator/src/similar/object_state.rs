@@ -24,6 +24,7 @@ impl ObjectState {
     pub(crate) fn new(resource: &str, object: impl Into<CommittedObject>, masks: &Masks) -> Self {
         let mut state = Self { is_masked: masks.concern(resource), ..Self::uncompared(object) };
         let part =
+            // Masks are removed from a tree, so an object with masks is parsed as a whole.
             if state.is_masked { None } else { state.source.with_text(|text| compared_part(resource, text)) };
         state.compared = part.unwrap_or_else(|| without_volatile_fields(resource, state.whole(), masks));
         state

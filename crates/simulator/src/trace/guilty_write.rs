@@ -60,6 +60,7 @@ fn fits(family: &str, object: &str) -> bool {
     let Some(mut rest) = parts.next().and_then(|first| object.strip_prefix(first)) else { return false };
     let mut parts = parts.peekable();
     while let Some(part) = parts.next() {
+        // The last `*` stands for at least one character, since a generated part is never empty.
         if parts.peek().is_none() {
             return rest.len() > part.len() && rest.ends_with(part);
         }
@@ -98,6 +99,7 @@ pub(crate) fn guilty(run: &[Action], without_faults: &[Action], suspect: &Suspec
         run.iter().rposition(|action| label(action).is_some() && is_last(action)).map(Guilty::Last)
     };
     match suspect {
+        // These violations appear with the change after which they are judged, whichever object it concerns.
         Suspect::LastChange => return last(&|_| true),
         Suspect::CallOf(_) => {
             return run.iter().rposition(|action| suspect.is_call(action)).map(Guilty::Last);
@@ -107,6 +109,7 @@ pub(crate) fn guilty(run: &[Action], without_faults: &[Action], suspect: &Suspec
     let about = |action: &Action| label(action).filter(|_| suspect.has(action));
     let with_content = |action: &Action| Some(format!("{} {:?}", about(action)?, content(action)));
     let last_about = last(&|action| suspect.has(action));
+    // A violation of the run without faults has no other run to compare with.
     if without_faults.is_empty() {
         return last_about;
     }
@@ -116,6 +119,8 @@ pub(crate) fn guilty(run: &[Action], without_faults: &[Action], suspect: &Suspec
     let missing = |label: &dyn Fn(&Action) -> Option<String>| {
         first_excess(without_faults, run, label).map(Guilty::Missing)
     };
+    // A change that happens too often explains more than one whose content differs, which may be a
+    // consequence.
     extra(&about)
         .or_else(|| missing(&about))
         .or_else(|| extra(&with_content))
@@ -144,6 +149,7 @@ fn content(action: &Action) -> Option<Value> {
     let mut content = after.whole().clone();
     let metadata = content.get_mut("metadata").and_then(Value::as_object_mut);
     if let Some(metadata) = metadata {
+        // Uids, versions and managed fields differ between any two runs.
         metadata.retain(|name, _| matches!(&**name, "labels" | "annotations" | "finalizers"));
     }
     Some(content)
@@ -161,6 +167,7 @@ fn first_excess(
     };
     let is_excess = |(number, found): &(usize, &Labelled)| {
         let so_far = one[..=*number].iter().filter(|known| known.label == found.label).count();
+        // Both counts are needed: a fault may only move an action to a later or an earlier step.
         so_far > count(&other, &found.label, found.step)
             && count(&one, &found.label, usize::MAX) > count(&other, &found.label, usize::MAX)
     };

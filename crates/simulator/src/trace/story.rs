@@ -12,6 +12,7 @@ pub(crate) const MARK: char = '←';
 /// importance are the deviations, the first difference, the steps, and the lines around all of these.
 pub(crate) fn story(run: &[Entry], without_faults: &[Entry], suspect: &Suspect, lines: usize) -> Vec<String> {
     let notable = |trace: &[Entry]| -> Vec<Action> {
+        // A refused request is no notable action, but in this case it is the subject.
         let call = trace.iter().rposition(|entry| suspect.is_call(&entry.action));
         let actions = trace.iter().map(|entry| &entry.action).enumerate();
         let shown = actions.filter(|(place, action)| action.is_notable() || call == Some(*place));
@@ -21,6 +22,7 @@ pub(crate) fn story(run: &[Entry], without_faults: &[Entry], suspect: &Suspect, 
     let found = guilty(&run, &without_faults, suspect);
     let guilty = found.and_then(Guilty::place);
     let pairs = run.iter().zip(&without_faults);
+    // Compared as text, because times and versions may differ although the runs do the same.
     let shared = pairs.take_while(|(one, other)| one.to_string() == other.to_string()).count();
     let deviations: Vec<usize> = (0..run.len()).filter(|place| run[*place].is_deviation()).collect();
     // Entries with smaller numbers are more important and kept first.
@@ -39,6 +41,7 @@ pub(crate) fn story(run: &[Entry], without_faults: &[Entry], suspect: &Suspect, 
     let mut places: Vec<usize> = (0..run.len()).collect();
     places.sort_by_key(|place| (importance(*place), *place));
     let missing = if let Some(Guilty::Missing(place)) = found { without_faults.get(place) } else { None };
+    // The line about a missing write stands at the end and counts as well.
     places.truncate(lines.saturating_sub(usize::from(missing.is_some())));
     places.sort_unstable();
     let line = |place: usize| {

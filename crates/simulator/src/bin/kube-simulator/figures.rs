@@ -89,6 +89,7 @@ fn determinism() -> Result<Figure, String> {
     let mut hashes: BTreeMap<String, usize> = BTreeMap::new();
     for profile in [None, Some("--release")] {
         for _ in 0..PROCESSES {
+            // Separate processes, because addresses and statics are alike within one.
             let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
             command.args(["run", "-q", "-p", "kube-simulator", "--features", "report"]).args(profile);
             command.args(["--", "traces", &(TRACES / (2 * PROCESSES)).to_string()]);
@@ -115,6 +116,7 @@ fn determinism() -> Result<Figure, String> {
 
 /// Processor time of this thread.
 fn processor_time() -> Duration {
+    // The first number is the time on a processor, which other programs do not change.
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let nanoseconds = text.split(' ').next().and_then(|number| number.parse().ok()).unwrap_or_default();
     Duration::from_nanos(nanoseconds)

@@ -82,6 +82,7 @@ impl Mutation {
     fn apply_to(&self, source: &str) -> Result<String, String> {
         let is_off = format!("std::env::var({SWITCHED_OFF:?}).is_ok_and(|off| off == {:?})", self.without);
         match source.matches(self.from).count() {
+            // A text that is found twice or not at all no longer names the guarantee.
             1 => Ok(source.replacen(self.from, &self.to.replace(IS_OFF, &is_off), 1)),
             count => Err(format!("{} contains {count} times, not once: {}", self.file, self.from)),
         }
@@ -152,6 +153,7 @@ fn play_in(folder: &Path) -> Result<Figure, String> {
     for together in MUTATIONS {
         let mut originals = Vec::new();
         for mutation in together {
+            // All changes of a set are made before the first test, so that cargo compiles the set once.
             originals.push((folder.join(mutation.file), mutation.change(folder)?));
         }
         for mutation in together {
@@ -164,6 +166,7 @@ fn play_in(folder: &Path) -> Result<Figure, String> {
             }
         }
         for (file, source) in originals {
+            // The next set must change the original sources.
             fs::write(&file, source).map_err(|error| format!("{}: {error}", file.display()))?;
         }
     }

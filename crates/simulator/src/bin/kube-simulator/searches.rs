@@ -64,6 +64,7 @@ fn play_in(folder: &Path) -> Result<Vec<Value>, String> {
             .map_err(|error| format!("the tests of {package} wrote no report: {error}"))?;
         for line in text.lines() {
             let mut search = parse(&file, line)?;
+            // The test of an example has any name. The mark tells the summary that the example has no bug.
             if package != corpus.0 {
                 search["test"] = format!("{EXAMPLE}{package}").into();
             }
@@ -140,6 +141,7 @@ impl Summary {
                 format!("{oracle}, {deviations} deviation{s}, {lines} lines: {guilty}")
             }
             None => {
+                // A search that found something ended early on purpose.
                 self.is_late |= search["played"] != search["plans"];
                 format!("nothing in {} of {} plans", search["played"], search["plans"])
             }
@@ -160,6 +162,7 @@ impl Summary {
     }
 
     pub(crate) fn exit_code(&self) -> u8 {
+        // A report without any search of the corpus would otherwise meet all goals.
         let is_missed = self.bugs.values().any(|found| !found) || self.bugs.len() + self.corrected.len() == 0;
         let has_false_finding = self.corrected.values().chain(self.examples.values()).any(|found| *found);
         if is_missed || has_false_finding {
