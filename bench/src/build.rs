@@ -63,6 +63,7 @@ impl Programs {
     /// Builds all programs with a profile. The default is `bench`, an optimised release build.
     pub(crate) async fn build(mut self, profile: &str) -> anyhow::Result<Self> {
         let root = root();
+        // Go first: a missing peer is only reported, and shows before the long builds begin.
         if let Ok(program) = &self.go {
             self.go = build_go(&root, program).await.map(|()| program.clone());
         }

@@ -25,6 +25,7 @@ impl Cluster {
         let started = process.ask("cluster.start", json!({"server": programs.server})).await?;
         let kubeconfig = started.text("kubeconfig")?.to_owned();
         let servers = started.value("processes")?.as_array().context("processes are a list")?;
+        // The servers are children of the cluster program, so their times are not in those of that process.
         let servers = servers.iter().filter_map(|id| u32::try_from(id.as_u64()?).ok()).collect();
         Ok(Self { process, kubeconfig, servers })
     }

@@ -104,6 +104,7 @@ async fn interrupted() -> anyhow::Result<()> {
 async fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let programs = Programs::find(&arguments.profile);
     let programs = if arguments.no_build { programs } else { programs.build(&arguments.profile).await? };
+    // Described after the builds, because the description says whether the peer in Go was built.
     let machine = machine::describe(&programs, &arguments.profile).await;
     let rounds = arguments.rounds.unwrap_or(if arguments.quick { 3 } else { 5 });
     let mut session = Session::new(programs, rounds, arguments.quick, arguments.pods);
@@ -116,6 +117,7 @@ async fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let verdicts = goals::verdicts(&session.samples);
     let path = match &arguments.report {
         Some(path) => path.clone(),
+        // Only a whole run may replace the report that is under version control.
         None if arguments.is_whole() => build::root().join("bench/REPORT.md"),
         None => build::target().join("bench/REPORT.md"),
     };

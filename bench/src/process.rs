@@ -63,6 +63,7 @@ impl Process {
             self.input.write_all(&line).await?;
             self.output.next_line().await
         };
+        // Stays set if this future is dropped or fails: the next answer would belong to this step.
         self.is_in_step = true;
         let answer = timeout(longest, exchange).await;
         let answer =
@@ -87,6 +88,7 @@ impl Process {
     /// Closes standard input, and waits for the process to exit.
     pub(crate) async fn finish(self) -> anyhow::Result<()> {
         let Self { mut child, input, .. } = self;
+        // The end of its input is the signal for the process to exit.
         drop(input);
         let ended = timeout(Duration::from_secs(10), child.0.wait()).await;
         ended.context("a process did not exit at the end of its standard input")??;
@@ -111,6 +113,7 @@ pub(crate) struct Grouped(pub(crate) Child);
 impl Grouped {
     pub(crate) fn spawn(command: &mut Command) -> anyhow::Result<Self> {
         let shown = format!("{:?}", command.as_std().get_program());
+        // A group of its own, so that a kill also reaches processes that the child has started.
         let child = command.process_group(0).kill_on_drop(true).spawn();
         Ok(Self(child.with_context(|| format!("{shown}: does not start"))?))
     }

@@ -75,6 +75,7 @@ impl Samples {
         self.summary(one.0, one.1).map_err(|reason| format!("{}: {reason}", one.1))?;
         self.summary(other.0, other.1).map_err(|reason| format!("{}: {reason}", other.1))?;
         let rounds = above.zip(below).into_iter().flat_map(|(above, below)| {
+            // Only values of one round are compared, because a busy machine slows all contenders of a round.
             let pair = |(round, value): (&usize, &f64)| Some(value / below.by_round.get(round)?);
             above.by_round.iter().filter_map(pair).collect::<Vec<f64>>()
         });

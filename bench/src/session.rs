@@ -73,6 +73,7 @@ impl Session {
         let (mut absent, mut hung): (Vec<Contender>, Vec<Contender>) = (Vec::new(), Vec::new());
         for round in 0..self.rounds {
             for place in 0..contenders.len() {
+                // Each round begins with another contender, so that none always has the same place.
                 let contender = contenders[(place + round) % contenders.len()];
                 if absent.contains(&contender) {
                     continue;
@@ -82,6 +83,8 @@ impl Session {
                     Err(error) => {
                         let reason = format!("{error:#}");
                         eprintln!("   {}: {reason}", contender.name);
+                        // A single hang may be chance. After a second one each further round would only wait
+                        // for the timeout.
                         if error.is::<Unsupported>() || (error.is::<Hung>() && hung.contains(&contender)) {
                             absent.push(contender);
                         } else if error.is::<Hung>() {

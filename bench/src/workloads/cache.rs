@@ -44,6 +44,8 @@ pub(crate) async fn run(session: &mut Session) {
     session.samples.bound("cache.event_cpu", bytes / speed * 1e9, why);
     session
         .contest(&CACHE.ids(), &CONTENDERS, async |programs, contender, _| {
+            // A step that hung leaves the cluster program without an answer, and filling a cluster takes
+            // long.
             if !cluster.is_usable() {
                 (cluster, _) = filled(programs, pods).await?;
             }
@@ -68,6 +70,7 @@ async fn measure(
     let mut peer = start(programs, contender)?;
     let synced = peer.ask("cache.start", on(&cluster.kubeconfig, contender, json!({}))).await?;
     sleep(SETTLE).await;
+    // Read before `settle` forces a collection: the memory after it is a figure of its own.
     let memory = peer.memory()?;
     peer.ask("settle", json!({})).await?;
     let settled = peer.memory()?;

@@ -55,6 +55,7 @@ async fn hand_over(programs: &Programs, contender: Contender, signal: Signal) ->
     leader.ask("leader.wait", json!({})).await?;
     let mut standby = start(programs, contender)?;
     standby.ask("leader.start", on(&cluster.kubeconfig, elected, json!({}))).await?;
+    // The standby must have seen the lease: a candidate waits for a whole lease duration from then on.
     sleep(STANDBY).await;
     let started = Instant::now();
     leader.signal(signal)?;

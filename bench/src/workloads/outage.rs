@@ -58,6 +58,7 @@ async fn recover(programs: &Programs, contender: Contender) -> anyhow::Result<Me
     peer.ask("outage.start", on(&cluster.kubeconfig, contender, with)).await?;
     sleep(LASTS).await;
     let during = peer.ask("outage.wait", json!({"count": 0})).await?;
+    // A reconcile that succeeds now would not have needed the link, and the recovery would measure nothing.
     anyhow::ensure!(during.number("succeeded")? == 0.0, "reconciles succeeded during the outage: {during:?}");
     let began = nanoseconds(&cluster.ask("link.up", json!({})).await?)?;
     let ended = nanoseconds(&peer.ask("outage.wait", json!({"count": KEYS})).await?)?;
@@ -71,6 +72,7 @@ async fn notice(programs: &Programs, contender: Contender) -> anyhow::Result<Mea
     let mut peer = start(programs, contender)?;
     let with = on(link.text("kubeconfig")?, contender, json!({"controllers": 1, "workers": 1}));
     peer.ask("messages.start", with.clone()).await?;
+    // Read once before the silence, so that the watch is open when the link stops.
     peer.ask("messages.wait", json!({"count": 1, "round": 0})).await?;
     peer.ask("request.start", with).await?;
     let silent = nanoseconds(&cluster.ask("link.silence", json!({})).await?)?;

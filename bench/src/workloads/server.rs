@@ -68,6 +68,7 @@ pub(crate) async fn run(session: &mut Session) {
         vec!["--only=memory", "--only=data-file"]
     };
     for round in 0..session.rounds {
+        // Two processes: the memory of a server with many objects must not include that of other workloads.
         for arguments in [&short, &whole] {
             match load(session, arguments).await {
                 Ok(lines) => {

@@ -44,12 +44,14 @@ pub fn run(arguments: &Api, here: &Path, shell: &Shell) -> Result<(), Failure> {
         Some(group) => group.clone(),
         None => only_group(library)?,
     };
+    // Names that the generated code uses would clash with a kind of the same name.
     let used = template::used_names();
     let used = used.iter().map(String::as_str).filter(|used| *used != library.name);
     let kind = KindName::new(&group, &arguments.version, &arguments.kind, used).map_err(Failure::from)?;
     let scope = if arguments.cluster_scoped { KindScope::Cluster } else { KindScope::Namespaced };
     let name = OperatorName::of_package(&project.package, &library.name);
     let (files, shared) = template::kind(&name, &kind, scope);
+    // An earlier kind has brought these files, which the user may have changed.
     let shared = shared.into_iter().filter(|(path, _)| !project.folder.join(path).exists());
 
     let mut root = read_rust(&library.file)?;

@@ -60,6 +60,7 @@ pub fn run(
     program_options::check(command, &arguments.arguments)?;
     let project = arguments.selection.project(here)?;
     let mut given = arguments.arguments.clone();
+    // Read before the build, so that a mistyped revision fails at once.
     let baseline = if command == "manifests" { baseline::take(&mut given, &project.folder)? } else { None };
     let program = arguments.selection.build_to_render(&project, shell)?;
     let mut asked = offline(&program);

@@ -14,6 +14,7 @@ const OPTION: &str = "--baseline";
 /// the revision has in the folder of `--out`.
 pub(crate) fn take(words: &mut [OsString], folder: &Path) -> Result<Option<String>, Failure> {
     let Some((index, name)) = value_of(words, OPTION) else { return Ok(None) };
+    // The operator's program reads the file or its input itself.
     if name == "-" || folder.join(&name).exists() {
         return Ok(None);
     }

@@ -22,6 +22,7 @@ pub(crate) async fn open(page: &str, shell: &Shell) {
         // Some programs run until the browser ends, so do not wait longer.
         Ok(mut program) => match timeout(SOON, program.wait()).await {
             Ok(ended) => ended.is_ok_and(|status| status.success()),
+            // A program that has not failed by now has probably opened the page.
             Err(_) => true,
         },
         Err(_) => false,

@@ -51,6 +51,7 @@ impl Metadata {
     /// Reads the answer, which is one line among others.
     pub(crate) fn parse(answer: &[u8]) -> Result<Self, String> {
         let mut lines = answer.split(|byte| *byte == b'\n');
+        // Wrappers of cargo may print other lines before it.
         let line = lines.find(|line| line.starts_with(b"{")).ok_or("it printed no JSON")?;
         serde_json::from_slice(line).map_err(|error| error.to_string())
     }
@@ -69,6 +70,7 @@ impl Package {
         while let Some(feature) = waiting.pop() {
             for enabled in self.features.get(feature).into_iter().flatten() {
                 let is_dependency = enabled.starts_with("dep:") || enabled.contains('/');
+                // A known feature may enable its dependencies, which are then wanted.
                 if is_dependency && feature != "default" {
                     continue;
                 }

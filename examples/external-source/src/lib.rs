@@ -83,6 +83,8 @@ impl Reconciler for Mirror {
                 map.data = Some([("text".to_owned(), text)].into());
                 cx.client().apply(&map).await?;
             }
+            // A deleted file leads to the same request as a changed one: the reconcile reads which of the two
+            // it was.
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 cx.client().delete(&map).any_version().await.optional()?;
             }
@@ -117,6 +119,7 @@ impl Runnable for Poller {
             for name in known.keys().chain(found.keys()).filter(differs) {
                 self.changes.send(File(name.clone())).await?;
             }
+            // Only now: if a send fails, the changes have not been reported.
             known = found;
         }
     }

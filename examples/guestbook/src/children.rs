@@ -72,6 +72,7 @@ pub(crate) fn deployment(guestbook: &Guestbook) -> Result<Deployment, OwnerError
 /// ConfigMap with the greeting of a deleted Guestbook. It has no owner, so it remains.
 pub(crate) fn archive(guestbook: &Guestbook) -> ConfigMap {
     let mut archive = ConfigMap { metadata: child_meta(guestbook), ..ConfigMap::default() };
+    // Without an owner reference, so that the archive outlives the Guestbook.
     archive.metadata.name = Some(format!("{}-archive", guestbook.name_any()));
     archive.data = Some(BTreeMap::from([("greeting".to_owned(), guestbook.spec.greeting.clone())]));
     archive

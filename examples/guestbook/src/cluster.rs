@@ -71,6 +71,7 @@ impl Cluster {
             kube::Config::from_custom_kubeconfig(file.map_err(usable)?, &options).await.map_err(usable)?;
         let url = config.cluster_url.clone();
         let client = controller_runtime::client::connect(config)?;
+        // A first request with a clear error, before the manager tries again and again.
         if let Err(error) = client.apiserver_version().await {
             let cause = innermost(&error);
             anyhow::bail!(

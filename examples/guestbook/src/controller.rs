@@ -190,6 +190,7 @@ impl GuestbookReconciler {
     /// Archives the greeting, then removes the finalizer. The children are garbage collected, because the Guestbook owns them.
     async fn archive(&self, guestbook: &Guestbook, cx: &Context) -> Result<Action, ReconcileError> {
         if has_finalizer(guestbook, FINALIZER) {
+            // The finalizer is removed last: a crash in between repeats the apply, which changes nothing.
             cx.client().apply(&children::archive(guestbook)).await?;
             if cx.client().remove_finalizer(guestbook, FINALIZER).await? {
                 cx.events().normal(guestbook, "Archived", "Archive", "archived the greeting in a ConfigMap");
@@ -218,6 +219,7 @@ impl GuestbookReconciler {
             last_transition_time: Time(cx.wall_time()),
         };
         set_condition(&mut status.conditions, condition);
+        // `set_condition` keeps the time of an unchanged condition, so an equal status needs no write.
         if guestbook.status.as_ref() != Some(&status) {
             let Some(key) = ObjectKey::of(guestbook) else {
                 return Ok(());

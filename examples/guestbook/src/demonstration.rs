@@ -42,6 +42,7 @@ impl DemoGuestbooks {
         let entries = fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
         let mut files = entries.map(|entry| Ok(entry?.path())).collect::<std::io::Result<Vec<PathBuf>>>()?;
         files.retain(|file| file.extension().is_some_and(|extension| extension == "yaml"));
+        // The order of a folder differs between machines, and each Guestbook has a role in the demonstration.
         files.sort();
         let guestbooks = files.iter().map(|file| read_guestbook(file)).collect::<anyhow::Result<Vec<_>>>()?;
         let found = guestbooks.len();
@@ -109,6 +110,7 @@ pub async fn run(
     demo.until_replicas(&scaled, 3).await?;
 
     progress.step(&format!("break {}: name a theme that does not exist", broken.name_any()));
+    // An earlier demonstration on this cluster may have left the theme.
     demo.delete_theme().await?;
     broken.data["spec"]["theme"] = json!(THEME);
     demo.apply(&broken).await?;
@@ -186,6 +188,7 @@ impl DemoClient {
                 return Err("its condition Ready does not have the reason ThemeNotFound".to_owned());
             }
             let events = events.list(&Default::default()).await.map_err(|error| error.to_string())?;
+            // Compared by uid, because events of an earlier Guestbook of this name may still exist.
             let about = |event: &k8s_openapi::api::events::v1::Event| {
                 event.reason.as_deref() == Some("ThemeNotFound")
                     && event.regarding.as_ref().and_then(|object| object.uid.clone()) == guestbook.uid()

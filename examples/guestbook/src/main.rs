@@ -107,6 +107,7 @@ async fn run(args: Args) -> anyhow::Result<()> {
     let namespace = cluster.client.default_namespace().to_owned();
     let client = cluster.client.clone();
     let serve = async {
+        // Also stops the manager if the demonstration fails.
         let _stop_when_done = stop.clone().drop_guard();
         if ready.await.is_err() {
             return Ok(()); // the manager's own error has the reason

@@ -153,6 +153,7 @@ impl Reconciler for ShowGuestbooks {
             Some(state) => shown.insert(key.clone(), state.clone()),
             None => shown.remove(key),
         };
+        // Many reconciles change nothing that is shown.
         if before != state {
             self.progress.set_state(key.name(), state.as_deref());
             self.progress.object_line(key.name(), state.as_deref().unwrap_or("gone"));

@@ -21,6 +21,7 @@ impl Runnable for LeaderTask {
     async fn start(&self, cx: RunContext) -> Result<(), BoxError> {
         let token = cx.fencing_token().unwrap_or_default();
         println!("{} leads; the lease had {token} changes of holder before", self.name);
+        // A real task would work here. The manager ends it when the lease is lost or the candidate stops.
         cx.shutdown().await;
         println!("{} is stopping", self.name);
         Ok(())

@@ -58,6 +58,7 @@ pub(crate) async fn run(quick: bool) -> anyhow::Result<(Duration, Duration)> {
 /// Starts this program as a candidate.
 fn start(name: &str, kubeconfig: &Path, quick: bool) -> anyhow::Result<Child> {
     let mut command = Command::new(std::env::current_exe()?);
+    // All candidates run on one machine, where only one of them could have a fixed port for probes.
     command.args(["--candidate", name, "--health-probe-bind-address=0", "--zap-log-level=error"]);
     command.arg("--kubeconfig").arg(kubeconfig).args(quick.then_some("--quick"));
     Ok(command.stdin(Stdio::null()).kill_on_drop(true).spawn()?)
@@ -74,6 +75,7 @@ async fn leader_other_than(leases: &Api<Lease>, past: &str) -> anyhow::Result<St
 
 /// Waits until the lease has been renewed twice.
 async fn renewed(leases: &Api<Lease>) -> anyhow::Result<()> {
+    // The first renewal may be under way already, so a second one shows that the wait lasted a whole period.
     for _ in 0..2 {
         let before = version(leases).await;
         let changed = eventually(TIMEOUT, async || match version(leases).await {

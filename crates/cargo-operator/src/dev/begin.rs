@@ -58,6 +58,7 @@ impl Development {
             }
             None => {
                 check_folder(&folder)?;
+                // All of these fail at once, while the build that follows may take minutes.
                 check_port(arguments.port)?;
                 project.check_session()?;
                 let began_at = file_time();
@@ -88,6 +89,8 @@ impl Development {
         };
         match dev.first_start(arguments, &program, &rendered, duration).await {
             Ok(()) => {
+                // The watcher did not exist during the first build, so a file that was saved then is found by
+                // its time.
                 if let Some(file) = dev.sources.saved_since(began_at) {
                     dev.shell.status("Changed", file);
                     dev.build();
@@ -95,6 +98,8 @@ impl Development {
                 Ok(dev)
             }
             Err(failure) => {
+                // The target is connected already: the session must end, and the copy of the kubeconfig must
+                // be removed.
                 dev.end().await;
                 Err(failure)
             }
@@ -132,6 +137,7 @@ impl Development {
                 browser::open(&page, &self.shell).await;
             }
         }
+        // Only after the operator has started, which may serve the webhooks for these objects.
         if self.samples.as_ref().is_some_and(|samples| samples.exists()) {
             self.apply_samples(Choice::All).await;
         }
@@ -183,6 +189,7 @@ async fn on_own_server(
     shell: Shell,
 ) -> Result<FirstBuild, Failure> {
     let began = Instant::now();
+    // One build makes both programs where their features allow it.
     let (program, server) = arguments.selection.build_with_session(project, &shell)?;
     let duration = began.elapsed();
     let mut session = Session::begin(&server, folder, more).await?;

@@ -42,6 +42,7 @@ impl ChosenCluster {
         })?;
         let server = server_of(&config)
             .ok_or_else(|| Failure::new(format!("the kubeconfig names no server for context {context}")))?;
+        // Asked before anything is built or written: the operator will act with the rights of the user.
         if !is_allowed(context, &project.settings.dev.contexts) {
             confirm(context, &server)?;
         }
@@ -63,6 +64,7 @@ impl ChosenCluster {
                 "jsonpath={.status.replicas}",
             ];
             let replicas = kubectl::answer(&context, &words, None, &shell).await?;
+            // Two operators without a common lease would write the same objects against each other.
             if !matches!(replicas.trim(), "" | "0") {
                 return Err(Failure::new(format!(
                     "Deployment {namespace}/{name} runs the operator on context {context} already, with {} replicas",
@@ -86,6 +88,8 @@ impl Cluster {
         let are_given = more.iter().any(|word| word.split('=').next() == Some(probes));
         let mut flags = if are_given { Vec::new() } else { vec![format!("{probes}=0")] };
         flags.extend(more.iter().cloned());
+        // Last, so that it also applies if the user gives the flag. A session on a cluster has no page of
+        // explanations.
         flags.push("--metrics-bind-address=0".to_owned());
         flags
     }
@@ -142,6 +146,7 @@ fn confirm(context: &str, server: &str) -> Result<(), Failure> {
                 "dev.contexts = [{context:?}] below [package.metadata.operator] in Cargo.toml allows this context"
             ))
     };
+    // A script cannot confirm that the cluster is the right one.
     if !io::stdin().is_terminal() {
         return Err(refused(""));
     }

@@ -47,6 +47,7 @@ impl Key {
             b'e' => Self::Explain,
             b'o' => Self::Open,
             b'q' => Self::Quit,
+            // Many people press Enter to separate parts of the output.
             b'\r' | b'\n' | b' ' => return None,
             _ => Self::Help,
         })
@@ -105,6 +106,7 @@ impl Keys {
                         return key;
                     }
                 }
+                // The terminal is gone, and the session goes on without keys.
                 None => std::future::pending().await,
             }
         }
@@ -124,6 +126,7 @@ mod mode {
         pub(super) fn begin() -> Option<Self> {
             let before = tcgetattr(std::io::stdin()).ok()?;
             let mut keys = before.clone();
+            // Signals stay on, so that Ctrl-C still ends the session.
             keys.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO);
             tcsetattr(std::io::stdin(), OptionalActions::Now, &keys).ok()?;
             Some(Self { before })

@@ -79,6 +79,7 @@ pub fn run(arguments: &Dev, more: &[String], here: &Path, shell: &Shell) -> Resu
         let mut dev = Development::begin(arguments, project, more, *shell).await?;
         let result = tokio::select! {
             biased;
+            // First, so that a session that prints without a pause can still be ended.
             stopped = tokio::signal::ctrl_c() => {
                 stopped.map_err(|error| Failure::new(format!("cannot wait for Ctrl-C: {error}")))
             }
@@ -208,10 +209,12 @@ impl Development {
 
     /// Replaces the operator after a build, unless another build follows.
     async fn built(&mut self, built: Result<PathBuf, Failure>) {
+        // A file was saved during the build, so its result is that of old code.
         if std::mem::take(&mut self.is_stale) {
             self.build();
             return;
         }
+        // `replace` also fails for other reasons, after which the list of files is up to date.
         let compiles = built.is_ok();
         let Err(failure) = self.replace(built).await else {
             self.apply_samples(Choice::Due).await;
@@ -285,6 +288,7 @@ impl Development {
     /// Starts a build. If one is running, another one starts when it ends.
     fn build(&mut self) {
         if !self.builds.is_empty() {
+            // Cargo would block the second build until the first has ended.
             self.is_stale = true;
             return;
         }
@@ -298,11 +302,13 @@ impl Development {
         let program = built?;
         let build = self.build_began.elapsed();
         let rendered = Rendered::by(&program, &self.flags).await?;
+        // Even if a later step fails: the new build may have other files.
         self.sources.follow(&self.project.folder, &program, self.samples.as_deref())?;
         // Before the old operator stops, so that it continues if the server refuses the new definitions or rights.
         self.target.install(&rendered).await?;
         let stopping = Instant::now();
         self.stop().await?;
+        // After the old operator has stopped, which needs its webhooks until then.
         self.target.starting(&rendered).await?;
         let (build, stopped) = (build.as_secs_f64(), stopping.elapsed().as_millis());
         self.start(&program)?;
@@ -317,6 +323,7 @@ impl Development {
 
     /// Reports the first reconciles of an operator that has started, as soon as they have ended.
     fn watch_first_runs(&mut self) {
+        // Dropping the old set ends the question about the previous operator.
         self.first_runs = JoinSet::new();
         // If the user has chosen the address of the metrics server, it is unknown, and no question is sent.
         let place = Place::of_session(&self.project.folder.join("target/operator"));
@@ -348,6 +355,7 @@ impl Development {
             Ok(texts) => texts,
             Err(failure) => return self.shell.fail(&failure),
         };
+        // Errors then name files as the user knows them.
         let below = format!("{}/", self.project.folder.display());
         let mut objects = 0;
         let mut applied = Vec::new();

@@ -98,6 +98,7 @@ impl LogEntry {
         } else {
             format!("{}: {}", object(kind, namespace, name), self.message)
         };
+        // Fields of the event come before those of the span, which are the same in each line of a reconcile.
         let shown = self.fields.0.iter().chain(&self.span.0);
         for (name, value) in shown.filter(|(name, _)| !HIDDEN.contains(&&**name)) {
             let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
@@ -123,6 +124,8 @@ impl<'de> Deserialize<'de> for LogEntry {
                 let (mut level, mut message, mut has_time) = (None, None, false);
                 while let Some(name) = map.next_key::<String>()? {
                     match &*name {
+                        // An event may have a field of its own with this name. The first one is that of the
+                        // format.
                         "level" if level.is_none() => level = Some(map.next_value()?),
                         "message" if message.is_none() => message = Some(map.next_value()?),
                         "span" => span = map.next_value()?,
@@ -133,6 +136,8 @@ impl<'de> Deserialize<'de> for LogEntry {
                         _ => fields.0.push((name, map.next_value()?)),
                     }
                 }
+                // JSON that the program itself prints has no timestamp in this form, and is passed on as
+                // text.
                 let level = level.filter(|_| has_time).ok_or_else(|| A::Error::missing_field("timestamp"))?;
                 Ok(LogEntry { level, message: message.unwrap_or_default(), fields, span })
             }

@@ -86,6 +86,7 @@ impl Running {
         }
         let has_own_format = has_flag(&FORMAT_FLAGS);
         command.env(STOP_AT_END_OF_INPUT, "1").env(LOG_FORMAT, "json").current_dir(folder);
+        // The operator stops at the end of this input, so it also ends if this process is killed.
         command.stdin(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
         // A terminal sends Ctrl-C to all processes of a group. This process then asks the operator to stop, which would be a second signal:
         // the operator would exit without waiting for its reconciles.
@@ -112,6 +113,7 @@ impl Running {
     pub(super) async fn next(&mut self) -> OperatorEvent {
         let status = tokio::select! {
             biased;
+            // Lines come first, so that the reason of an end is printed before the end.
             Some(line) = self.log.recv() => return self.event_of(line),
             status = self.child.wait() => status,
         };
@@ -179,6 +181,8 @@ async fn read(mut output: impl AsyncBufRead + Unpin, lines: Sender<String>) {
             Ok(1..) => {}
             _ => return,
         }
+        // The count comes before the next line, at the place of the gap. The operator must never wait for the
+        // terminal.
         if left_out > 0 && lines.try_send(format!("({left_out} lines of the log were left out)")).is_ok() {
             left_out = 0;
         }
@@ -196,6 +200,7 @@ pub(super) async fn answer(program: &Path, arguments: &[String]) -> Result<Strin
 async fn answer_within(program: &Path, arguments: &[String], within: Duration) -> Result<String, String> {
     let mut command = Command::from(ask::offline(program));
     command.args(arguments).stdin(Stdio::null()).kill_on_drop(true);
+    // A program whose main ignores its arguments runs the operator instead, and never ends.
     let Ok(output) = timeout(within, command.output()).await else {
         return Err(format!(
             "{} {} did not end within {} s: its main has to return operator().main().await",

@@ -59,6 +59,7 @@ fn place(object: &Value) -> (String, String) {
 fn objects(answer: &str) -> Result<Vec<Value>, String> {
     let mut answer: Value = serde_json::from_str(answer)
         .map_err(|error| format!("{error}; its main has to return operator().main().await"))?;
+    // Checked first: objects of another schema would lead to errors about their content.
     if answer["schema"] != SCHEMA {
         let (schema, library) = (&answer["schema"], &answer["library"]);
         return Err(format!(

@@ -79,6 +79,7 @@ impl Samples {
     pub(super) fn choose(&mut self, choice: Choice, files: &SampleTexts) -> Vec<PathBuf> {
         self.again = None;
         let waiting = std::mem::take(&mut self.waiting);
+        // A file that is deleted and written again with the same text must be applied again.
         self.applied.retain(|file, _| files.contains_key(file));
         let is_chosen = |(file, text): &(&PathBuf, &Vec<u8>)| match choice {
             Choice::All => true,
@@ -96,6 +97,8 @@ impl Samples {
     /// Notes that a file was refused. Returns whether to report the failure. A webhook that is not served yet is not reported.
     pub(super) fn was_refused(&mut self, file: &Path, failure: &Failure, now: Instant) -> bool {
         self.applied.remove(file);
+        // An operator that has just started may not serve its webhooks yet. Other refusals do not go away by
+        // themselves.
         if self.attempts == 0 || !failure.message.contains("failed calling webhook") {
             return true;
         }

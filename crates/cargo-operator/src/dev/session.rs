@@ -65,6 +65,7 @@ impl Session {
     /// Starts a copy of `program` in `folder`, which builds cannot overwrite, and checks that its messages have the schema of this
     /// program. `more` are flags of the user for the operator.
     pub(super) async fn begin(program: &Path, folder: &Path, more: &[String]) -> Result<Self, Failure> {
+        // A copy runs, so that the next build can replace the program while the session uses it.
         let copy = copy_into(folder, program)
             .map_err(|error| Failure::new(format!("cannot copy {}: {error}", program.display())))?;
         // A program without sessions would run the operator. Offline it finds no cluster, so it changes nothing.
@@ -82,6 +83,7 @@ impl Session {
                 copy.display()
             )));
         };
+        // One place is enough, because each request waits for its reply.
         let (reply, replies) = mpsc::channel(1);
         let (line, lines) = mpsc::channel(WAITING_LINES);
         let mut reader = JoinSet::new();
@@ -216,6 +218,7 @@ impl Session {
     pub(super) async fn end(self) {
         // The reader is kept until then, because the process may print before it ends.
         let Self { mut child, input, reader: _reader, .. } = self;
+        // The end of its input is the signal for the session to end.
         drop(input);
         if timeout(END, child.wait()).await.is_err() {
             // Fails only if the process has ended.
@@ -248,6 +251,7 @@ impl Session {
 
     /// The failure to report if the process has ended on its own.
     async fn ended(&mut self) -> Failure {
+        // The output may be closed although the process runs on.
         let status = match timeout(END, self.child.wait()).await {
             Ok(Ok(status)) => status.to_string(),
             Ok(Err(error)) => error.to_string(),

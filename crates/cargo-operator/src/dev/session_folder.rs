@@ -17,6 +17,7 @@ pub(super) fn check_folder(folder: &Path) -> Result<(), Failure> {
     let Ok(file) = File::open(folder.join(LOCK)) else { return Ok(()) };
     match file.try_lock_shared() {
         Err(TryLockError::WouldBlock) => Err(in_use()),
+        // Some file systems have no locks.
         Ok(()) | Err(TryLockError::Error(_)) => Ok(()),
     }
 }
@@ -34,6 +35,7 @@ pub(super) fn copy_into(folder: &Path, program: &Path) -> io::Result<PathBuf> {
     fs::create_dir_all(folder)?;
     let copy = folder.join(format!("dev{}", std::env::consts::EXE_SUFFIX));
     let new = folder.join(format!("dev-{}.new", std::process::id()));
+    // Renamed into place, because a program that runs cannot be written to.
     let copied = fs::copy(program, &new).and_then(|_| fs::rename(&new, &copy));
     if copied.is_err() {
         // There may be no such file.

@@ -115,11 +115,13 @@ pub(super) async fn read_messages(
                 }
                 continue;
             }
+            // The program's own code may print as well.
             Err(_) => String::from_utf8_lossy(&line).trim_end().to_owned(),
         };
         if left_out > 0 && lines.try_send(format!("    ({left_out} lines were left out)")).is_ok() {
             left_out = 0;
         }
+        // The reader never waits for lines: replies behind them would be delayed.
         if lines.try_send(text).is_err() {
             left_out += 1;
         }

@@ -69,6 +69,7 @@ impl Sources {
         let (sender, events) = mpsc::unbounded_channel();
         let watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
             let Ok(event) = event else { return };
+            // The compiler reads the files, which is no change.
             if matches!(event.kind, EventKind::Access(_)) {
                 return;
             }
@@ -98,6 +99,7 @@ impl Sources {
         let text = fs::read_to_string(&list)
             .map_err(|error| Failure::new(format!("cannot read {}: {error}", list.display())))?;
         let mut code = dependencies(&text);
+        // The compiler's list contains no manifest.
         code.insert(project.join("Cargo.toml"));
         let mut folders = folders_of(&code);
         folders.extend(samples.and_then(|samples| match samples.is_dir() {
@@ -113,6 +115,7 @@ impl Sources {
     /// Also watches all other Rust files below `src` of the project, until [`follow`](Self::follow) is called after a build that succeeds:
     /// a build that fails may have read new files, and does not list them.
     pub(super) fn follow_failed_build(&mut self) -> Result<(), Failure> {
+        // A failed build writes no list, so a new module is not in the known one.
         self.files.are_outdated = true;
         let mut folders = self.watched.clone();
         add_folders(&self.files.project.join("src"), &mut folders);
@@ -137,6 +140,8 @@ impl Sources {
         }
         for folder in folders.difference(&self.watched) {
             self.watcher
+                // Folders and not files, because editors replace a file when they save it. Not recursive, so
+                // that `target` is not watched.
                 .watch(folder, RecursiveMode::NonRecursive)
                 .map_err(|error| Failure::new(format!("cannot watch {}: {error}", folder.display())))?;
         }
@@ -263,6 +268,7 @@ fn is_source_of(project: &Path, path: &Path) -> bool {
 /// Files in one of cargo's lists: `program: file file`, with escaped spaces.
 fn dependencies(list: &str) -> BTreeSet<PathBuf> {
     let files = list.lines().next().and_then(|line| line.split_once(": ")).map_or("", |(_, files)| files);
+    // Cargo escapes spaces in paths with a backslash. No path contains a NUL.
     let marked = files.replace("\\ ", "\0");
     marked.split(' ').filter(|file| !file.is_empty()).map(|file| file.replace('\0', " ").into()).collect()
 }
