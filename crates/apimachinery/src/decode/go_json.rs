@@ -196,6 +196,7 @@ impl<'a> Scanner<'a> {
     /// Scans the rest of a number. Its first `read` characters were consumed; `first` is the last of them.
     fn number(&mut self, first: char, read: usize) -> Scan {
         let start = self.offset() - read;
+        // After a leading zero only a fraction or an exponent may follow.
         if first != '0' {
             self.digits();
         }
@@ -217,6 +218,7 @@ impl<'a> Scanner<'a> {
             }
         }
         let number = &self.text[start..self.offset()];
+        // Rust parses a number beyond the range as infinity. Go refuses it after the syntax of the whole text was checked.
         if self.too_large.is_none() && number.parse::<f64>().is_ok_and(f64::is_infinite) {
             self.too_large = Some(number);
         }

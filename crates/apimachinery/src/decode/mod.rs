@@ -67,6 +67,7 @@ pub fn complaints(bytes: &[u8], duplicates: Vec<String>, unknown: Vec<String>) -
         unknown.iter().map(|path| (path.clone(), ErrorPosition::unknown())).collect();
     let path_of = |text: &str| text.strip_prefix(DUPLICATE)?.strip_suffix('"').map(str::to_owned);
     for path in duplicates.iter().filter_map(|text| path_of(text)) {
+        // An unknown field that occurs twice is reported only as unknown.
         places.entry(path).or_insert_with(ErrorPosition::duplicate);
     }
     if places.is_empty() {
@@ -79,11 +80,13 @@ pub fn complaints(bytes: &[u8], duplicates: Vec<String>, unknown: Vec<String>) -
     let is_json = Order { path: DocumentPath::Root, found: &found }.deserialize(&mut reader).is_ok();
     let unknown = unknown.into_iter().map(|path| format!("unknown field \"{path}\""));
     if !is_json {
+        // The text is YAML, in which Go finds the duplicates first.
         return duplicates.into_iter().chain(unknown).collect();
     }
     let (places, _) = found.into_inner();
     let mut complaints: Vec<(usize, String)> = places
         .into_iter()
+        // A duplicate inside an unknown field has no position, because `Order` does not enter such a field.
         .filter(|(_, place)| place.is_unknown || place.at != usize::MAX)
         .map(|(path, place)| {
             let what = if place.is_unknown { "unknown" } else { "duplicate" };
@@ -248,6 +251,7 @@ impl<'de> Visitor<'de> for Strict<'_> {
             if object.contains_key(&name) {
                 let text = format!("{DUPLICATE}{path}\"");
                 let mut found = self.found.borrow_mut();
+                // Each path is reported once. The limit also bounds this search.
                 if found.len() < COMPLAINTS && !found.contains(&text) {
                     found.push(text);
                 }
@@ -281,6 +285,7 @@ impl Order<'_> {
                 return false;
             }
         }
+        // The paths are sorted, so the first one from `path` on shows whether any begins with it.
         let rest = (Bound::Included(path), Bound::Unbounded);
         places.range::<str, _>(rest).next().is_some_and(|(known, _)| known.starts_with(path))
     }

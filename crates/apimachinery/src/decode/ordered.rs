@@ -90,6 +90,7 @@ impl JsonTree for OrderedValue {
             Self::Leaf(Value::Bool(_)) => JsonShape::Bool,
             Self::Leaf(Value::Number(number)) => JsonShape::Number(number),
             Self::Leaf(Value::String(text)) => JsonShape::String(text),
+            // Lists and objects are variants of their own, so only null is left.
             Self::Leaf(_) => JsonShape::Null,
             Self::List(items) => JsonShape::List(items),
             Self::Object(_) => JsonShape::Object,
@@ -118,6 +119,7 @@ impl OrderedValue {
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let text = super::text_of(bytes);
         let read = |text: &str| serde_json::from_str(text).ok();
+        // Go accepts lone surrogates, which `serde_json` refuses.
         read(&text).or_else(|| read(&super::go_json::without_lone_surrogates(&text)?))
     }
 

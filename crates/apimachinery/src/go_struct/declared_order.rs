@@ -33,6 +33,7 @@ pub fn patched_text(
 pub(super) fn escape(mut text: String) -> String {
     // Outside of texts JSON has none of these characters.
     for (character, escape) in ESCAPED {
+        // Most texts have none of the characters, and `contains` needs no copy.
         if text.contains(character) {
             text = text.replace(character, escape);
         }
@@ -74,6 +75,7 @@ fn patched_part(kind: Option<PartType>, value: &Value, entered: Option<&Value>) 
         (None, value) => declared_text(kind, value),
         (Some(Value::Object(entered)), Value::Array(items)) => {
             let element = element(kind);
+            // The patch enters a list by index, and `entered` has the indices as names.
             let items = items.iter().enumerate().map(|(index, item)| {
                 let entered = entered.get(&index.to_string());
                 patched_part(element, item, entered)
@@ -81,12 +83,14 @@ fn patched_part(kind: Option<PartType>, value: &Value, entered: Option<&Value>) 
             list_text(items)
         }
         (Some(Value::Object(entered)), Value::Object(_)) => {
+            // The entries of an entered map get no type, so their keys are sorted, too.
             let message = match kind {
                 Some(PartType::Struct(message)) => Some(message),
                 _ => None,
             };
             entered_text(message, value, entered)
         }
+        // Any other value of `entered` marks a part that the patch replaces: its keys are sorted.
         (Some(_), value) => go::json(value),
     }
 }
@@ -117,6 +121,7 @@ fn push_declared(message: &'static Message, names: &mut Vec<&'static str>) {
     let order: Vec<&str> =
         ORDERS.get(message.name()).into_iter().flat_map(|order| order.split(' ')).collect();
     let mut fields: Vec<_> = message.fields().iter().collect();
+    // The sort is stable: without an entry in the table all keys are equal, and the order of the numbers stays.
     fields.sort_by_key(|field| order.iter().position(|name| *name == field.name));
     for field in fields {
         match field.embedded() {
@@ -133,6 +138,7 @@ fn declared_text(kind: Option<PartType>, value: &Value) -> String {
             let declared = declared_names(message);
             let place = |name: &str| declared.iter().position(|declared| *declared == name);
             let mut fields: Vec<(&String, &Value)> = fields.iter().collect();
+            // Undeclared fields come last and keep their order.
             fields.sort_by_key(|(name, _)| place(name).unwrap_or(usize::MAX));
             object_text(
                 fields

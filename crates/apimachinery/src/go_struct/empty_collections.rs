@@ -74,6 +74,7 @@ impl EmptyCollections {
     pub fn of(message: &'static Message, object: &Value) -> Self {
         let mut found = Self::default();
         let mut others = object.as_object().into_iter().flatten().filter(|(name, _)| *name != "metadata");
+        // Most objects have no empty collections, and this look avoids the search with its paths.
         if others.any(|(_, value)| holds_empty(value)) {
             found.search(message, object, &mut Vec::new());
         }
@@ -124,6 +125,7 @@ impl EmptyCollections {
                 Step::Index(index) => value.get_mut(*index),
             });
             let (Some(Value::Object(fields)), Step::Field(name)) = (parent, last) else { continue };
+            // A default may already stand in the place of a kept list; only those are overwritten.
             if *effect == Effect::Kept || fields.get(name).is_none_or(Value::is_null) {
                 fields.insert(name.clone(), empty.clone());
             }
@@ -145,8 +147,10 @@ impl EmptyCollections {
     fn search(&mut self, message: &'static Message, value: &Value, path: &mut Vec<Step>) {
         let is_of_selector = message.name().starts_with("meta.v1.LabelSelector");
         let effect = if is_of_selector { Effect::Hidden } else { Effect::Shown };
+        // The refused places come first: `put` does not replace a value that stands there already.
         self.search_refused(message.name(), value, path);
         for (name, value) in value.as_object().into_iter().flatten() {
+            // Only the metadata of the object itself are exempt; those of templates are searched.
             if path.is_empty() && name == "metadata" {
                 continue;
             }
@@ -191,6 +195,7 @@ fn refused_fields(name: &str, value: &Value) -> Vec<(&'static str, Effect)> {
     if name == KEPT.0 {
         fields.push((KEPT.1, Effect::Kept));
     }
+    // Validation compares the Linux groups with nil only if the pod runs Windows.
     if name == "core.v1.PodSpec" && value["os"]["name"] == "windows" {
         fields.push((LINUX_GROUPS, Effect::Refused));
     }

@@ -53,6 +53,7 @@ impl<'a> InternalValue<'a> {
         if depth > MAX_DEPTH {
             return Self::Text("null".to_owned());
         }
+        // A nil pointer is null, and any other is shown as the value behind it.
         if let Some(kind) = kind.strip_prefix('*') {
             return match value {
                 Value::Null => Self::Text("null".to_owned()),
@@ -79,6 +80,7 @@ impl<'a> InternalValue<'a> {
             };
         }
         match (kind, value) {
+            // A field without a pointer has its zero value if the API's object lacks it.
             ("string", Value::Null) => Self::Text("\"\"".to_owned()),
             ("bool", Value::Null) => Self::Text("false".to_owned()),
             ("int" | "intorstring", Value::Null) => Self::Text("0".to_owned()),
@@ -96,6 +98,7 @@ impl<'a> InternalValue<'a> {
         let mut shown = Vec::with_capacity(fields.len());
         for field in fields {
             let &[name, path, kind_of_field, ref flags @ ..] = field.as_slice() else { continue };
+            // The path leads to the place of the field in the API's object, which may be deeper.
             let content = path.split('.').fold(value, |value, name| &value[name]);
             let is_omitted =
                 if kind_of_field.starts_with('*') { content.is_null() } else { is_empty(content) };
@@ -118,6 +121,7 @@ impl<'a> InternalValue<'a> {
         let Self::Object(mut fields) = of_context else { return of_context };
         // The struct begins with the fields that the API has in the spec.
         for ((_, shown), name) in fields.iter_mut().zip(OF_SECURITY_CONTEXT) {
+            // `hostUsers` and `shareProcessNamespace` distinguish an absent value from false.
             let kind = if name.starts_with("hostU") || name.starts_with("share") { "*bool" } else { "bool" };
             *shown = Self::new(kind, &spec[name], depth);
         }

@@ -149,6 +149,7 @@ impl Message {
 
     /// Returns the field with this JSON name.
     pub fn slot(&'static self, name: &str) -> Option<Slot> {
+        // The index is built on first use, because most structs are never looked up by JSON name.
         let slots = self.slots.get_or_init(|| {
             let mut fields = Vec::new();
             self.flatten(&mut fields);
@@ -207,6 +208,7 @@ fn parse(source: &'static str) -> Vec<Field> {
             })
         })
         .collect();
+    // The map of the data file sorts the numbers as texts, and the search by number needs them in numeric order.
     fields.sort_by_key(|field| field.number);
     fields
 }
@@ -226,6 +228,7 @@ fn kind(element: &str) -> Option<GoType> {
         "apiextensions.v1.JSONSchemaPropsOrArray" => one_of(Alternative::Schemas)?,
         "apiextensions.v1.JSONSchemaPropsOrBool" => one_of(Alternative::Bool)?,
         "apiextensions.v1.JSONSchemaPropsOrStringArray" => one_of(Alternative::Strings)?,
+        // The type may be followed by its protobuf encoding, as in `int32:varint`.
         _ if element.starts_with("int32") => GoType::Int32,
         _ if element.starts_with("int64") => GoType::Int64,
         _ if element.ends_with(".ExtraValue") || element == "meta.v1.Verbs" => GoType::Strings,

@@ -43,6 +43,7 @@ fn decode(before: Option<Value>, field: &Field, value: OrderedValue) -> Value {
                 _ => Vec::new(),
             }
             .into_iter();
+            // Go reuses the slice: element by element the old value is filled, and surplus old elements are dropped.
             Value::Array(items.into_iter().map(|item| decode_element(old.next(), kind, item)).collect())
         }
         (_, _, value) => value.last(),

@@ -27,6 +27,7 @@ fn complete_part(message: &Message, part: &mut Value) {
 fn complete_fields(message: &Message, object: &mut Map<String, Value>) {
     for field in message.fields() {
         match (field.count, field.kind) {
+            // The fields of an embedded struct are members of the object itself.
             (Count::One, GoType::Message(inner)) if field.name.is_empty() => complete_fields(inner, object),
             _ => complete_field(field, object),
         }
@@ -58,6 +59,7 @@ fn absent(field: &Field) -> Option<Value> {
     if !field.always {
         return None;
     }
+    // A nil pointer, list or map without `omitempty` is null in JSON.
     if field.pointer || field.count != Count::One {
         return Some(Value::Null);
     }
@@ -73,6 +75,7 @@ fn absent(field: &Field) -> Option<Value> {
         | GoType::Strings
         | GoType::OneOf(..) => Value::Null,
         GoType::Message(message) => {
+            // A struct without `omitempty` appears with all its own fields of this kind.
             let mut empty = Map::new();
             complete_fields(message, &mut empty);
             Value::Object(empty)
@@ -102,6 +105,7 @@ fn single(kind: GoType, value: &mut Value) {
     match kind {
         GoType::Message(message) => complete_part(message, value),
         GoType::OneOf(_, schema) => match value {
+            // `JSONSchemaPropsOrArray` may be a list of schemas; texts and booleans pass unchanged.
             Value::Array(list) => list.iter_mut().for_each(|value| complete_part(schema, value)),
             value => complete_part(schema, value),
         },

@@ -61,6 +61,7 @@ pub(super) fn bytes(value: &mut Value) {
 /// Converts a quantity to its canonical form.
 pub(super) fn quantity(value: &mut Value) {
     let text = match &*value {
+        // Go strips the quotes of the JSON text and then the spaces inside them.
         Value::String(text) => text.trim().to_owned(),
         Value::Number(_) => go::json(value),
         _ => return,

@@ -91,6 +91,7 @@ fn apply_in(
     reset: &[&str],
     convert: impl FnOnce(&mut Value) -> Result<(), ApiError>,
 ) -> Result<Value, ApiError> {
+    // kube-apiserver compares the decoded list with nil, so an unreadable value passes like an absent one.
     if are_readable(&applied["metadata"]["managedFields"]) {
         return Err(ApiError::bad_request("metadata.managedFields must be nil"));
     }
@@ -98,6 +99,7 @@ fn apply_in(
     let is_new = live.is_none();
     let mut base = live.cloned().unwrap_or_else(|| schemas.own.empty_object());
     let mut managers = Managers::decode(&base).unwrap_or_default();
+    // Entries are no content: they would appear in the comparison as fields that changed.
     remove_entries(&mut base);
     if managers.is_empty() && !is_new {
         adopt_existing_fields(&mut managers, schemas, &base, writer, reset)?;
@@ -113,6 +115,7 @@ fn apply_in(
     let again = (writer.manager == last_applied::MANAGER).then(|| managers.clone());
     let outcome = match (attempt.run(managers, on_conflict)?, again) {
         (ApplyOutcome::Conflict(mut conflicts), Some(managers)) => {
+            // Conflicts are reported without the fields that the annotation allows.
             let allowed = last_applied::agreed_fields(ty, &base, writer.api_version);
             conflicts.retain(|_, set| {
                 set.subtract(&allowed);
@@ -134,6 +137,7 @@ fn apply_in(
     if writer.manager == last_applied::MANAGER {
         last_applied::renew(&mut object, applied);
     }
+    // The entries come last, so that neither the conversion nor the annotation touches them.
     managers.encode(&mut object);
     Ok(object)
 }
@@ -154,6 +158,7 @@ fn adopt_existing_fields(
             describe(live)
         )));
     }
+    // The form of a created object is compared with an empty one, so that all its fields appear as added.
     let empty = schemas.own.empty_object();
     let given = created_form(schemas.own, &empty, live);
     record(managers, schemas, &empty, &given, &id, &writer, reset)
@@ -224,6 +229,7 @@ impl Attempt<'_> {
             time: last.as_ref().and_then(|last| last.time.clone()),
         };
         managers.put(self.id.clone(), owned);
+        // Pruning comes before the comparison, so that pruned fields count as removed.
         let mut new = self.without_unapplied(merged, last.as_ref(), &managers)?;
 
         let version = self.writer.api_version;
@@ -236,6 +242,7 @@ impl Attempt<'_> {
         // If the apply is forced, the other managers lose the changed fields.
         take(&mut managers, &comparisons, Some(&self.id));
         if let Some(owned) = managers.get_mut(&self.id) {
+            // As in kube-apiserver, only the entry of the writer is stripped.
             strip(&mut owned.set);
             if new != *self.base {
                 owned.time = Some(self.writer.now.to_owned());
@@ -333,6 +340,7 @@ pub fn describe(object: &Value) -> String {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let (namespace, name) = (text(&object["metadata"]["namespace"]), text(&object["metadata"]["name"]));
     let api_version = text(&object["apiVersion"]);
+    // Go prints the group and the version with a slash between them. The group of the core API is empty.
     let slash = if api_version.contains('/') { "" } else { "/" };
     format!("{namespace}/{name}; {slash}{api_version}, Kind={}", text(&object["kind"]))
 }

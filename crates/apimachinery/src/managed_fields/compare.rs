@@ -58,6 +58,7 @@ struct ComparedField {
 fn place(ty: Ty<'_>, old: Option<&Value>, new: Option<&Value>) -> ComparedField {
     let mut place = ComparedField::default();
     if old == new {
+        // Equal values are the usual case, and their comparison avoids the walk with its path elements.
         return place;
     }
     match (old, new) {
@@ -73,6 +74,7 @@ fn place(ty: Ty<'_>, old: Option<&Value>, new: Option<&Value>) -> ComparedField 
         (Some(value), None) | (None, Some(value)) => place.visit(ty.shape(value), old, new),
         (None, None) => {}
     }
+    // A value that was compared as a whole has its member already.
     if !place.is_whole {
         place.added.member |= old.is_none();
         place.removed.member |= new.is_none();
@@ -121,6 +123,7 @@ impl ComparedField {
         old: Option<&Map<String, Value>>,
         new: Option<&Map<String, Value>>,
     ) {
+        // Fields of both maps are compared in the first loop; the second one visits the rest.
         let only_new = |name: &String| old.is_none_or(|old| !old.contains_key(name));
         for (name, value) in old.into_iter().flatten() {
             if let Some(ty) = fields.field(name) {
@@ -136,6 +139,7 @@ impl ComparedField {
     }
 
     fn lists(&mut self, elements: Elements<'_>, old: &[Value], new: &[Value]) {
+        // An identity may occur several times in a list, so each side is a list of values.
         type Both<'a> = (Vec<&'a Value>, Vec<&'a Value>);
         let mut found: BTreeMap<PathElement, Both<'_>> = BTreeMap::new();
         for item in old {
@@ -177,6 +181,7 @@ impl ComparedField {
         let ComparedField { added, removed, modified, .. } = place;
         let parts = [(&mut self.added, added), (&mut self.removed, removed), (&mut self.modified, modified)];
         let mut filled = parts.into_iter().filter(|(_, node)| !node.is_empty());
+        // The last part takes the element itself, so that a change in one part, the usual case, needs no copy of it.
         let Some((last, last_node)) = filled.next_back() else {
             return;
         };

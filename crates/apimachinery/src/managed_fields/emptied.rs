@@ -50,6 +50,7 @@ impl Emptied {
             // Nothing is tracked until the next apply.
             return;
         }
+        // All owners lose the lists, the writer too, which gets them back below.
         managers.adjust(|_, owned| owned.set.subtract(&set));
         let id = ManagerId::new(writer, Operation::Update);
         if let Some(owned) = managers.get(&id) {

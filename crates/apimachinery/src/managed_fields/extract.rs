@@ -25,10 +25,12 @@ fn node(ty: Ty<'_>, value: &Value) -> SetNode {
 fn map(fields: Fields<'_>, entries: &serde_json::Map<String, Value>) -> SetNode {
     let mut all = SetNode::default();
     for (name, value) in entries {
+        // An undeclared field has no type and thus no owner.
         let Some(ty) = fields.field(name) else {
             continue;
         };
         let mut child = node(ty, value);
+        // A struct without content has no leaves, so that its own path must be the member.
         let empty = value.is_null() || value.as_object().is_some_and(serde_json::Map::is_empty);
         child.member |= empty || !fields.declares(name);
         all.below.insert(PathElement::Field(name.clone()), child);
@@ -47,6 +49,7 @@ fn list(elements: Elements<'_>, items: &[Value]) -> SetNode {
     let mut all = SetNode::default();
     for (identity, item) in found {
         let mut child = item.map(|item| node(elements.ty(), item)).unwrap_or_default();
+        // Elements are members besides their leaves, so that an owner keeps the element when its last leaf is gone.
         child.member = true;
         all.below.insert(identity, child);
     }

@@ -20,6 +20,7 @@ fn encode_below(set: &FieldSet) -> Map<String, Value> {
     let mut fields = Map::new();
     for (element, node) in set.iter() {
         let mut below = encode_below(&node.below);
+        // Without the dot a node with members below it is only a step of their paths.
         if node.member && !below.is_empty() {
             below.insert(".".to_owned(), Value::Object(Map::new()));
         }
@@ -37,6 +38,7 @@ pub(super) fn decode(json: &Value) -> Option<FieldSet> {
 fn decode_node(json: &Value, depth: usize) -> Option<SetNode> {
     let fields = json.as_object().filter(|_| depth < MAX_DEPTH)?;
     let mut node =
+        // An empty object is a leaf, and only members are leaves. `.` is needed only beside other steps.
         SetNode { member: fields.is_empty() || fields.contains_key("."), below: FieldSet::default() };
     for (name, below) in fields {
         if name != "." {
@@ -62,6 +64,7 @@ fn element(name: &str) -> Option<PathElement> {
     let (kind, rest) = name.split_once(':')?;
     Some(match kind {
         "f" => PathElement::Field(rest.to_owned()),
+        // The key fields end up sorted by name, as the comparison of path elements requires.
         "k" => match serde_json::from_str(rest).ok()? {
             Value::Object(keys) => PathElement::Key(keys.into_iter().collect()),
             _ => return None,

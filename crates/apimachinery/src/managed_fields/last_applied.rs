@@ -22,11 +22,13 @@ const MAX_ANNOTATIONS: usize = 256 << 10;
 pub(super) fn agreed_fields(ty: Ty<'_>, live: &Value, api_version: &str) -> FieldSet {
     let recorded = live["metadata"]["annotations"][ANNOTATION].as_str();
     let recorded = recorded.and_then(|text| serde_json::from_str::<Value>(text).ok());
+    // An annotation in another version has other fields, so it allows nothing.
     let Some(recorded) = recorded.filter(|recorded| recorded["apiVersion"] == api_version) else {
         return FieldSet::default();
     };
     let mut agreed = fields_of(ty, &recorded);
     let comparison = compare(ty, &recorded, live);
+    // A field of the annotation that has another value in the live object was changed by another writer and stays in conflict.
     agreed.subtract(&comparison.modified);
     agreed.subtract(&comparison.added);
     agreed.subtract(&comparison.removed);
@@ -38,13 +40,16 @@ pub(super) fn renew(object: &mut Value, applied: &Value) {
     let Some(annotation) =
         object.pointer_mut("/metadata/annotations").and_then(|all| all.get_mut(ANNOTATION))
     else {
+        // kube-apiserver updates the annotation only where a client-side apply created it.
         return;
     };
     let mut recorded = applied.clone();
     remove_entries(&mut recorded);
+    // The annotation does not contain itself.
     if let Some(annotations) = recorded.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) {
         annotations.remove(ANNOTATION);
     }
+    // Go's JSON encoder ends the text with a line feed.
     let text = format!("{recorded}\n");
     *annotation = Value::String(if text.len() > MAX_ANNOTATIONS { String::new() } else { text });
 }

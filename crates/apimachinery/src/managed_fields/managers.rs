@@ -43,6 +43,7 @@ pub(super) struct ManagerId {
 impl ManagerId {
     pub(super) fn new(writer: &Writer<'_>, operation: Operation) -> Self {
         Self {
+            // kube-apiserver records this name for a writer without a field manager.
             manager: if writer.manager.is_empty() { "unknown" } else { writer.manager }.to_owned(),
             operation,
             version: match operation {
@@ -64,6 +65,7 @@ impl ManagerId {
 
     /// Formats the manager for messages.
     pub(super) fn describe(&self) -> String {
+        // Go quotes the names with `%q`. The key of an entry has no time, so that Go's suffix ` at …` never appears.
         let mut text = Value::from(self.manager.as_str()).to_string();
         if !self.subresource.is_empty() {
             text += &format!(" with subresource {}", Value::from(self.subresource.as_str()));
@@ -99,6 +101,7 @@ impl Managers {
         let entries = object["metadata"]["managedFields"].as_array();
         for (index, entry) in entries.into_iter().flatten().enumerate() {
             let (id, owned) = decode_entry(index, entry)?;
+            // As in Go's map, the last of several entries with the same key counts.
             managers.0.insert(id, owned);
         }
         Ok(managers)
@@ -165,6 +168,7 @@ impl Managers {
         }
         let mut oldest: Vec<(Option<String>, ManagerId)> =
             updates.map(|(id, owned)| (owned.time.clone(), id.clone())).collect();
+        // The time comes first in the tuple: the oldest entries are merged first.
         oldest.sort();
         let mut first_of_version: BTreeMap<String, ManagerId> = BTreeMap::new();
         for (time, id) in oldest {
@@ -196,6 +200,7 @@ impl Managers {
                 bucket.set.merge(owned.set);
                 bucket.api_version = owned.api_version;
             }
+            // The merged entry is the more recent one, so the bucket takes its time.
             bucket.time = time;
             self.0.insert(bucket_id, bucket);
             count -= 1;

@@ -16,6 +16,7 @@ pub(super) fn merge(ty: Ty<'_>, live: &mut Value, applied: &Value) -> Result<(),
         Shape::Scalar(_) | Shape::Atomic(_) => live.clone_from(applied),
         Shape::Map(fields) => return merge_map(fields, live, applied),
         Shape::List(elements) => {
+            // A null or absent list counts as an empty one, and the applied list replaces it with its own order.
             let empty = |list: &Value| list.as_array().is_none_or(Vec::is_empty);
             if empty(live) {
                 live.clone_from(applied);
@@ -43,6 +44,7 @@ fn merge_map(fields: Fields<'_>, live: &mut Value, applied: &Value) -> Result<()
             (Some(present), Some(ty)) => {
                 merge(ty, present, value).map_err(|error| format!(".{name}{error}"))?;
             }
+            // The schema check has refused undeclared fields. Replacing the value is the fallback if it did not.
             (Some(present), None) => present.clone_from(value),
             (None, _) => {
                 old.insert(name.clone(), value.clone());

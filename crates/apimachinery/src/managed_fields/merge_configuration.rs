@@ -14,6 +14,8 @@ use crate::schema::Schema;
 /// list or map of the object.
 pub fn merge_configuration(schema: &Schema, object: &Value, configuration: &Value) -> Result<Value, String> {
     let ty = Ty::Schema(schema.root());
+    // As in a server-side apply, the configuration may not have elements with the same keys. A stored object may, so its check below
+    // accepts them.
     if let Some(why) = check(ty, configuration) {
         return Err(format!("failed to convert patch object to typed object: {why}"));
     }
@@ -30,6 +32,7 @@ pub fn merge_configuration(schema: &Schema, object: &Value, configuration: &Valu
     }
     let mut merged = object.clone();
     merge(ty, &mut merged, configuration).map_err(|why| format!("failed to merge patch: {why}"))?;
+    // kube-apiserver converts the merged value to the Go type of a builtin kind.
     if !schema.is_custom() {
         schema.restore(&mut merged)?;
     }

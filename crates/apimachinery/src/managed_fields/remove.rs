@@ -13,6 +13,7 @@ pub(super) fn remove(ty: Ty<'_>, value: &mut Value, set: &FieldSet) {
                 let Some(node) = set.get(&PathElement::Field(name.clone())) else {
                     return true;
                 };
+                // Everything below a removed field disappears with it, so the members below need no visit.
                 if node.member {
                     return false;
                 }
@@ -36,6 +37,7 @@ pub(super) fn remove(ty: Ty<'_>, value: &mut Value, set: &FieldSet) {
             });
             items.is_empty()
         }
+        // A scalar is removed by the object or list that holds it.
         (Shape::Scalar(_), _) => false,
         // An atomic value has one owner and is removed as a whole.
         (Shape::Atomic(_) | Shape::Map(_) | Shape::List(_), _) => true,
@@ -50,6 +52,7 @@ pub(super) fn with_declared_parents(ty: Ty<'_>, set: &FieldSet) -> FieldSet {
     let mut all = FieldSet::default();
     for (element, node) in set.iter() {
         let below = match ty.step(element) {
+            // A step without a type, such as an element of a set, has nothing declared below it.
             Some(ty) => with_declared_parents(ty, &node.below),
             None => node.below.clone(),
         };
@@ -63,10 +66,12 @@ pub(super) fn with_declared_parents(ty: Ty<'_>, set: &FieldSet) -> FieldSet {
 /// Adapts a set to a schema that changed after the set was written: owners of parts of a value that is now atomic own the whole value.
 pub(super) fn reconcile(ty: Ty<'_>, set: &mut FieldSet) {
     set.retain(|element, node| {
+        // Below a step without a type nothing can have become atomic.
         let Some(ty) = ty.step(element) else {
             return;
         };
         if ty.is_atomic() {
+            // A set that already owns the whole value has nothing below it.
             if !node.below.is_empty() {
                 *node = SetNode::member();
             }

@@ -40,7 +40,9 @@ pub fn take_over(object: &mut Value, replicas: &[String], api_version: &str, sca
         }
         entries.push((id, owned));
     }
+    // Remaining entries belong to managers that took the replicas through the scale.
     for (id, _) in of_scale.into_iter().filter(|(_, owned)| has(&owned.set, &REPLICAS)) {
+        // kube-apiserver looks up the time of the new entry among those of the object, where it is missing.
         let owned = Owned { set: only(replicas), api_version: api_version.to_owned(), time: None };
         entries.push((id.in_version(api_version), owned));
     }

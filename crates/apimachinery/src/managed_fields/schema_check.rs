@@ -70,6 +70,7 @@ impl fmt::Display for Trail<'_> {
 }
 
 fn place(ty: Ty<'_>, value: &Value, path: &Trail<'_>, errors: &mut SchemaErrors) {
+    // Null fits every type in structured-merge-diff.
     if value.is_null() {
         return;
     }

@@ -82,6 +82,7 @@ fn compare_values(a: &Value, b: &Value) -> Ordering {
     }
     match (a, b) {
         (Value::Number(a), Value::Number(b)) => match (a.as_i64(), b.as_i64()) {
+            // Whole numbers are compared exactly, as a float cannot distinguish all of them.
             (Some(a), Some(b)) => a.cmp(&b),
             _ => a.as_f64().unwrap_or(0.0).total_cmp(&b.as_f64().unwrap_or(0.0)),
         },
@@ -244,6 +245,7 @@ impl FieldSet {
             self.0.remove(&element);
         } else if let Some(node) = self.0.get_mut(&element) {
             node.below.remove_field(rest);
+            // Nodes without members must not remain, because the equality of sets compares trees.
             if node.is_empty() {
                 self.0.remove(&element);
             }
@@ -266,6 +268,7 @@ impl FieldSet {
     }
 
     fn collect_paths(&self, prefix: &str, paths: &mut Vec<String>) {
+        // Two passes, because structured-merge-diff keeps members and children apart and lists the members first.
         for (element, node) in &self.0 {
             if node.member {
                 paths.push(format!("{prefix}{element}"));

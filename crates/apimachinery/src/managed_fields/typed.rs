@@ -96,6 +96,7 @@ impl<'a> Ty<'a> {
             (Ty::Deduced, _) => Some(Ty::Deduced),
             (Ty::Schema(schema), PathElement::Field(name)) => Fields(Some(schema)).field(name),
             (Ty::Schema(schema), PathElement::Key(_)) => schema.items().map(Ty::Schema),
+            // Elements of a set are scalars, and elements by index are never merged: both end the path.
             (Ty::Schema(_), PathElement::Value(_) | PathElement::Index(_)) => None,
         }
     }
@@ -127,6 +128,7 @@ fn is_quantity(schema: Cursor<'_>) -> bool {
 
 fn deduced(value: &Value) -> Shape<'static> {
     match value {
+        // Null has the shape of a map, because structured-merge-diff prefers the map of an untyped value.
         Value::Object(_) | Value::Null => Shape::Map(Fields(None)),
         Value::Array(_) => Shape::Atomic(Composite::List),
         Value::Bool(_) | Value::Number(_) | Value::String(_) => Shape::Scalar(ScalarType::Untyped),
@@ -147,9 +149,11 @@ impl<'a> Fields<'a> {
         let Some(schema) = self.0 else {
             return Some(Ty::Deduced);
         };
+        // `properties` come first: a schema may declare some fields and allow others with a common type.
         if let Some(property) = schema.property(name).or_else(|| schema.additional()) {
             return Some(Ty::Schema(property));
         }
+        // Such fields have no schema below them and merge by the form of their values.
         let free = schema.preserves_unknown_fields() || schema.additional_any() || !schema.declares_fields();
         free.then_some(Ty::Deduced)
     }
@@ -201,6 +205,7 @@ impl<'a> Elements<'a> {
                 Some((key.clone(), value.clone()))
             })
             .collect();
+        // structured-merge-diff accepts an element that has at least one of its key fields.
         if identity.is_empty() {
             let keys: Vec<_> = keys.iter().map(|key| go::quote(key)).collect();
             return Err(format!(
@@ -209,6 +214,7 @@ impl<'a> Elements<'a> {
                 keys.join(" ")
             ));
         }
+        // The order of the schema's key names does not matter for the identity.
         identity.sort_by(|(a, _), (b, _)| a.cmp(b));
         Ok(PathElement::Key(identity))
     }

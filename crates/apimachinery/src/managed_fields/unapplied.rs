@@ -26,6 +26,7 @@ pub(super) fn prune(
     if let Some(own) = own {
         dropped.subtract(own);
     }
+    // If every field of the last time is applied again, nothing can be pruned and the clones below are avoided.
     if dropped.is_empty() {
         return merged;
     }
@@ -40,6 +41,7 @@ pub(super) fn prune(
     if gone.is_empty() {
         return merged;
     }
+    // The result is that of structured-merge-diff's three steps: remove the last set, add back owned fields, add back dangling ones.
     let all = all_fields(ty, &merged);
     // Fields that disappear if all fields that were applied last time are removed, except those that a manager owns.
     let mut removed = all.clone();

@@ -62,6 +62,7 @@ pub fn track_update_across(
     let schema = schemas.own;
     let mut managers = entries_before(old, new, writer);
     remove_entries(new);
+    // kube-apiserver tracks updates only from the creation or the first apply on.
     if old.is_some() && managers.is_empty() {
         return Ok(());
     }
@@ -81,6 +82,7 @@ pub fn track_update_across(
             &without_entries
         }
     };
+    // Sets may have been written under another schema.
     managers.adjust(|_, owned| reconcile(schemas.ty_in(&owned.api_version), &mut owned.set));
     let before = owned_form(schema, old);
     let given = if is_creation { created_form(schema, old, new) } else { owned_form(schema, new) };
@@ -182,6 +184,7 @@ fn record_changes(
         set.insert(PathElement::Field((*name).clone()), SetNode::member());
     }
     strip(&mut set);
+    // A write without tracked changes neither adds an entry nor renews a time.
     if !set.is_empty() {
         // The entry is changed in place, because most writers have one already, which has many more fields than a change.
         let mut own = managers.remove(id).unwrap_or_default();
@@ -239,6 +242,7 @@ fn entries_before(old: Option<&Value>, new: &Value, writer: &Writer<'_>) -> Mana
     }
     match Managers::decode(new) {
         Ok(brought) if !brought.is_empty() => brought,
+        // A client that does not know the field sends none. Its update must not discard the entries.
         _ => of_old(),
     }
 }
@@ -305,6 +309,7 @@ pub fn keep_times_of_no_op(old: &Value, new: &mut Value) {
         (Value::Object(a), Value::Object(b)) => same_fields(a, b, "managedFields"),
         (a, b) => a == b,
     };
+    // The cheap comparisons come first; the entries have to be copied.
     if same_metadata && same_fields(old_fields, new_fields, "metadata") && entries(old) == entries(new) {
         new.clone_from(old);
     }

@@ -63,6 +63,7 @@ impl<'a> Schemas<'a> {
     pub(super) fn knows(self, api_version: &str, written: &str) -> bool {
         match self.others {
             Some(others) => others.knows(api_version),
+            // Without a list of versions the group has to decide: all versions of a custom kind are in one group.
             None if self.own.is_custom() && self.versions.is_empty() => {
                 group_of(api_version) == group_of(written)
             }
@@ -92,6 +93,7 @@ impl<'a> Schemas<'a> {
             .filter(|(id, owned)| *id != own && unknown(owned))
             .map(|(id, _)| id.clone())
             .collect();
+        // The converter of custom kinds reports an unknown version as another error than a missing one, so that the write fails.
         if let (None, true, Some(id)) = (self.others, self.own.is_custom(), unknown.first()) {
             let version = managers.get(id).map_or("", |owned| &owned.api_version);
             let why = format!("request to convert CR to an invalid group/version: {version}");

@@ -41,12 +41,14 @@ pub fn admission(target: &Value, patch: &[u8]) -> Result<Option<Value>, Admissio
     };
     let operations = match patch {
         Value::Array(operations) => operations,
+        // Go decodes null as a patch without operations.
         Value::Null => Vec::new(),
         other => return Err(wrong_type(&other, "Patch")),
     };
     if let Some(other) = operations.iter().find(|operation| !operation.is_object() && !operation.is_null()) {
         return Err(wrong_type(other, "Operation"));
     }
+    // The caller keeps the object as it is, so that no copy has to be compared.
     if operations.is_empty() {
         return Ok(None);
     }

@@ -31,6 +31,7 @@ pub fn json(target: &Value, patch: &[u8], form: OperationForm) -> Result<Value, 
             check_types(&operations, form)?;
             apply(target, operations)
         }
+        // Go decodes null as an empty list of operations.
         Value::Null => Ok(target.clone()),
         other => {
             let list = match form {
@@ -48,6 +49,7 @@ pub fn json_complaints(patch: &[u8]) -> Vec<String> {
     let Ok(decoded) = decode::json(patch) else {
         return Vec::new();
     };
+    // `json` refuses a body that is not a list. Such a body has no operations to report on.
     let operations = decoded.value.as_array().map(Vec::as_slice).unwrap_or_default();
     let fields = operations.iter().enumerate().flat_map(|(index, operation)| {
         let fields = operation.as_object().into_iter().flatten();
@@ -104,6 +106,7 @@ fn apply(target: &Value, operations: Vec<Value>) -> Result<Value, ApiError> {
         )));
     }
     apply_all(target, operations).map_err(|error| match error {
+        // kube-apiserver does not show the library's message to clients.
         OperationError::Inapplicable(_) => rejected(),
         OperationError::TooLarge(why) => too_large(&why),
     })

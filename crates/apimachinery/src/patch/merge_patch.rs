@@ -8,6 +8,7 @@ use serde_json::Value;
 /// Applies a merge patch in place.
 pub fn merge(target: &mut Value, patch: &Value) {
     let (Value::Object(fields), Value::Object(changes)) = (&mut *target, patch) else {
+        // As in the library, only a list that replaces an object keeps the nulls inside it.
         let is_object = target.is_object();
         target.clone_from(patch);
         if !is_object {
@@ -21,6 +22,7 @@ pub fn merge(target: &mut Value, patch: &Value) {
         } else if let Some(field) = fields.get_mut(name) {
             merge(field, change);
         } else {
+            // Nulls in a new object have nothing to remove.
             let mut field = change.clone();
             drop_nulls(&mut field);
             fields.insert(name.clone(), field);

@@ -37,6 +37,7 @@ impl From<String> for OperationError {
 pub(super) fn apply_all(target: &Value, operations: Vec<Value>) -> Result<Value, OperationError> {
     let mut patcher = Patcher { document: target.clone(), copied: 0, visited: 0 };
     for operation in operations {
+        // Only null is left besides objects: the decoding refused other types. Go decodes null as an operation without fields.
         let operation = match operation {
             Value::Object(operation) => operation,
             _ => Map::new(),
@@ -66,6 +67,7 @@ struct SentOperation {
 
 impl SentOperation {
     fn new(fields: Map<String, Value>) -> Self {
+        // The library names an operation without a kind `unknown`, and fails when it runs.
         let kind = fields.get("op").and_then(Value::as_str).unwrap_or("unknown").to_owned();
         Self { kind, fields }
     }
@@ -77,6 +79,7 @@ impl SentOperation {
     fn text(&self, field: &str) -> Result<String, String> {
         let why = match self.fields.get(field) {
             Some(Value::String(text)) => return Ok(text.clone()),
+            // The library puts a comma into the message of every field but `path`.
             Some(Value::Null) | None if field == "path" => format!("operation missing path field: {MISSING}"),
             Some(Value::Null) | None => format!("operation, missing {field} field: {MISSING}"),
             Some(other) => {
@@ -106,6 +109,7 @@ impl Patcher {
         match operation.kind.as_str() {
             "add" => {
                 let path = operation.path_or_missing()?;
+                // The library adds a missing value as null.
                 self.add(&path, operation.take_value())
             }
             "remove" => self.remove(&operation.path_or_missing()?),
@@ -169,6 +173,7 @@ impl Patcher {
         let value = get(parent, &key).map_err(|why| format!("error in copy for from: '{from}': {why}"))?;
         let value = value.cloned().unwrap_or_default();
         let path = operation.path_or_missing()?;
+        // Like the library, measures a copy by the length of its JSON text.
         self.copied += value.to_string().len();
         if self.copied > MAX_COPIED {
             return Err(OperationError::TooLarge(format!(
@@ -227,18 +232,21 @@ impl Patcher {
             .find(path)
             .ok_or_else(|| format!("test operation does not apply: is missing path: {path}: {MISSING}"))?;
         let found = get(parent, &key).map_err(|why| format!("error in test for path: '{path}': {why}"))?;
+        // A missing member equals null for the library.
         if found.unwrap_or(&Value::Null) == expected { Ok(()) } else { Err(failed()) }
     }
 
     /// Returns the object or list that holds the value at `path`, and its key there.
     fn find(&mut self, path: &str) -> Option<(&mut Value, String)> {
         let mut parts: Vec<String> =
+            // The order matters, by RFC 6901: `~01` is the text `~1` and no slash.
             path.split('/').map(|part| part.replace("~1", "/").replace("~0", "~")).collect();
         if parts.len() < 2 {
             return None;
         }
         let key = parts.pop()?;
         let mut place = &mut self.document;
+        // The part before the first slash is ignored, as in the library.
         for part in &parts[1..] {
             place = match place {
                 Value::Object(members) => members.get_mut(part)?,
@@ -254,6 +262,7 @@ impl Patcher {
 
     /// Checks that putting a value at `path` neither nests the result too deep nor costs too much work.
     fn admit(&mut self, path: &str, value: Option<&Value>) -> Result<(), OperationError> {
+        // Each slash may create a level, so the path is an upper bound of the depth of the place.
         let levels = path.matches('/').count();
         let mut visited = 0;
         let depth = value.map_or(0, |value| depth(value, &mut visited));
@@ -300,6 +309,7 @@ fn add(parent: &mut Value, key: &str, value: Value) -> Result<(), String> {
         parent[key] = value;
         return Ok(());
     };
+    // `-` is the place after the last element.
     if key == "-" {
         list.push(value);
         return Ok(());

@@ -83,6 +83,7 @@ fn decode_body(body: &[u8]) -> WireResult<Value> {
     };
     let mut object = Map::new();
     decode_message(message, raw, &mut object, 0)?;
+    // The messages have no fields for the type, which is only in the envelope.
     object.insert("apiVersion".to_owned(), Value::from(api_version));
     object.insert("kind".to_owned(), Value::from(kind));
     Ok(Value::Object(object))

@@ -81,6 +81,7 @@ impl MessageWriter {
         let first = self.fields.len();
         while let Some(slot) = members.next_key_seed(Name(message))? {
             let Some(Slot { field, place }) = slot else {
+                // A Go struct drops a member that it does not declare.
                 members.next_value::<IgnoredAny>()?;
                 continue;
             };
@@ -224,6 +225,7 @@ impl<'de> Visitor<'de> for FieldSeed<'_> {
         match self.field.count {
             Count::One => self.single().visit_seq(items).map(|()| true),
             Count::List => {
+                // Each element is a field of its own on the wire: Go's API types do not pack lists.
                 while items.next_element_seed(self.element())?.is_some() {}
                 Ok(true)
             }

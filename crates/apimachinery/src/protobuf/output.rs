@@ -82,9 +82,11 @@ pub(super) fn put_scalar(out: &mut Vec<u8>, number: u64, kind: GoType, value: &J
             }
         }),
         GoType::Quantity => put_nested(out, number, |out| {
+            // Go encodes the zero quantity as `0`.
             put_bytes(out, 1, if text.is_empty() { b"0" } else { text.as_bytes() });
         }),
         GoType::IntOrString => put_nested(out, number, |out| {
+            // Go writes all three fields, whatever the type.
             put_number(out, 1, i64::from(matches!(value, JsonScalar::Text(_))));
             put_number(out, 2, value.integer());
             put_bytes(out, 3, text.as_bytes());

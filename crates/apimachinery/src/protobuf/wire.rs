@@ -95,6 +95,7 @@ impl<'a> WireReader<'a> {
     }
 
     fn take(&mut self, length: u64) -> WireResult<&'a [u8]> {
+        // A length that does not fit into `usize` exceeds the buffer as well.
         let taken = usize::try_from(length).ok().and_then(|length| self.rest.split_at_checked(length));
         let Some((taken, rest)) = taken else {
             let left = self.rest.len();

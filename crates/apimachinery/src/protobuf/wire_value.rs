@@ -141,6 +141,7 @@ fn json(buffer: &[u8]) -> WireResult<Option<Value>> {
             text = value;
         }
     }
+    // Without a text the value is Go's nil, as opposed to the text `null`.
     if text.is_empty() {
         return Ok(None);
     }

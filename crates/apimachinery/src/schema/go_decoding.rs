@@ -73,6 +73,7 @@ impl<'a> Decoder<'a> {
         };
         let is_time = || schema.format() == Some("date-time");
         match (expected, value.shape()) {
+            // Go accepts null for a value of any type.
             (_, JsonShape::Null)
             | (JsonType::Boolean, JsonShape::Bool)
             | (JsonType::Number, JsonShape::Number(_)) => {}
@@ -221,6 +222,7 @@ impl<'a> Decoder<'a> {
 
     /// Quotes a number for a message: `number 3.0`.
     fn quoted(&self, number: &Number) -> String {
+        // The notation of a float is lost once it is parsed, so the message takes it from the text of the request.
         let sent = number
             .as_f64()
             .filter(|_| number.is_f64())
@@ -283,6 +285,7 @@ pub(super) fn illegal_base64(text: &str) -> Option<usize> {
         if byte != b'=' || in_group < 2 {
             return Some(at);
         }
+        // Two digits of a group need two padding characters, three digits one.
         if in_group == 2 {
             match bytes.next() {
                 Some((_, b'=')) => {}
@@ -290,6 +293,7 @@ pub(super) fn illegal_base64(text: &str) -> Option<usize> {
                 None => return Some(text.len()),
             }
         }
+        // Nothing may follow the padding.
         return bytes.next().map(|(at, _)| at);
     }
     // Go reports an incomplete last group at its first character.

@@ -17,6 +17,7 @@ pub(super) fn merge(
     original: Vec<Value>,
     patch: Vec<Value>,
 ) -> Result<Vec<Value>, ApiError> {
+    // A list without the strategy `merge` is atomic.
     if !strategy.merge {
         return Ok(patch);
     }
@@ -25,6 +26,7 @@ pub(super) fn merge(
     }
     check_types(&original, &patch)?;
     let key = Keyed(strategy.merge_key.as_deref());
+    // The types were checked to be equal, so one element stands for all.
     let are_objects = original.first().or(patch.first()).is_some_and(Value::is_object);
     if !are_objects {
         // The identity of a scalar is its value: keep the first element of each value.
@@ -48,6 +50,7 @@ pub(super) fn merge(
         let identity = ElementKey::of(value);
         match places.find(Some(&identity)) {
             Some(place) => {
+                // The element is taken out of the list, so that the merge can move its fields.
                 if let Value::Object(old) = merged[place].take() {
                     merged[place] = Value::Object(merge_fields(schema, old, fields.clone())?);
                 }
@@ -80,6 +83,7 @@ fn take_special(
             Some(directive) if directive == "delete" => {
                 deleted.push(fields.get(key).ok_or_else(|| no_merge_key(fields, key))?.clone());
             }
+            // `replace` is an element of its own: it applies to the list and not to an element.
             Some(directive) if directive == "replace" => replace = true,
             Some(directive) if directive == "merge" => {
                 return Err(ApiError::internal("merging lists cannot yet be specified in the patch"));
@@ -89,6 +93,7 @@ fn take_special(
     }
     // All elements are removed in one pass, because both lists may be long.
     remove(&mut original, &deleted, Keyed(Some(key)));
+    // With `replace` the elements of the patch are the result, and nothing is merged into them.
     Ok(if replace { (plain, Vec::new()) } else { (original, plain) })
 }
 

@@ -51,6 +51,7 @@ fn merge_fields(
     match patch.get(DIRECTIVE) {
         None => {}
         Some(directive) if directive == "replace" => {
+            // The directive itself is no field of the result.
             patch.remove(DIRECTIVE);
             return Ok(patch);
         }
@@ -82,6 +83,7 @@ fn merge_field(
     change: Value,
 ) -> Result<(), ApiError> {
     let merged = match (original.remove(&key), change) {
+        // Null removes the field, which has already been taken out.
         (_, Value::Null) => return Ok(()),
         (Some(Value::Object(old)), Value::Object(change)) => {
             let (inner, strategy) = lookup(schema, &key)?;
@@ -95,6 +97,7 @@ fn merge_field(
             let (inner, strategy) = lookup(schema, &key)?;
             Some(Value::Array(list::merge(inner, &strategy, old, change)?))
         }
+        // A value of another type replaces the old one and is treated as a new field.
         (_, change) => without_directives(change),
     };
     if let Some(merged) = merged {
@@ -119,6 +122,7 @@ fn delete_from(
         (Value::Array(list), Value::Array(unwanted)) => {
             let (inner, strategy) = lookup(schema, field)?;
             if list.first().or(unwanted.first()).is_some_and(Value::is_object) {
+                // Go merges these objects whatever the strategy of the list is.
                 let strategy = PatchStrategy { merge: true, ..strategy };
                 *list = list::merge(inner, &strategy, std::mem::take(list), unwanted)?;
             } else if !(list.is_empty() && unwanted.is_empty()) {
@@ -175,6 +179,7 @@ fn merge_in_order(
     };
     let ordered = key.arrange(merged, &order, &old.unwrap_or_default())?;
     original.insert(field.to_owned(), Value::Array(ordered));
+    // The loop over the other fields must not merge the list again.
     patch.remove(field);
     Ok(())
 }
@@ -208,6 +213,7 @@ fn lookup<'a>(
         return Ok((None, PatchStrategy::default()));
     };
     if let Some(place) = schema.property(field).or_else(|| schema.additional()) {
+        // A merge patch looks up a list's field and needs the schema of its elements.
         return Ok((Some(place.items().unwrap_or(place)), place.patch().clone()));
     }
     // Free-form objects merge without a schema.
@@ -231,6 +237,7 @@ fn without_directives(value: Value) -> Option<Value> {
             let kept = kept.filter_map(|(key, value)| Some((key, without_directives(value)?)));
             Some(Value::Object(kept.collect()))
         }
+        // Elements with a directive disappear, too: a new list has nothing that they could apply to.
         Value::Array(items) => Some(items.into_iter().filter_map(without_directives).collect()),
         other => Some(other),
     }

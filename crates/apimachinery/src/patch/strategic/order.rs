@@ -51,6 +51,7 @@ impl Places {
 
     /// Records the place of an element, unless an earlier one has its identity.
     pub(super) fn add(&mut self, identity: ElementKey, place: usize) {
+        // The first of several elements counts, as in Go's search from the front.
         self.0.entry(identity).or_insert(place);
     }
 }
@@ -82,6 +83,7 @@ impl Keyed<'_> {
         order: &[Value],
         live: &[Value],
     ) -> Result<Vec<Value>, ApiError> {
+        // Go looks up the merge key of each element of both lists, and fails without it.
         merged.iter().chain(order).try_for_each(|item| self.require_key(item))?;
         let (in_order, in_live) = (self.places(order), self.places(live));
         // Go searches the order for each element, and fails at an earlier value that is not an object.
@@ -105,6 +107,7 @@ impl Keyed<'_> {
             }
         }
         given.sort_by_key(|(place, ..)| *place);
+        // The sort is stable, so elements that the server did not have keep their order. `None` sorts first.
         others.sort_by_key(|(place, _)| *place);
         let mut arranged = Vec::with_capacity(given.len() + others.len());
         let mut given = given.into_iter().map(|(_, live, item)| (live, item)).peekable();
@@ -144,6 +147,7 @@ impl Keyed<'_> {
 
     /// Checks that the patch lists its elements in the order that it requests.
     pub(super) fn check_order(&self, patch: &[Value], order: &[Value]) -> Result<(), ApiError> {
+        // Go compares the two lists only if both have elements.
         if patch.is_empty() || order.is_empty() {
             return Ok(());
         }
@@ -152,7 +156,9 @@ impl Keyed<'_> {
         let deletes = |item: &Value| self.0.is_some() && item.get(DIRECTIVE).is_some_and(|it| it == "delete");
         let mut given = patch.iter().filter(|item| !deletes(item)).peekable();
         let mut order_left = order.iter().peekable();
+        // `$setElementOrder` may name more elements than the patch changes: the patch must be a subsequence of it.
         while let (Some(next), Some(item)) = (given.peek(), order_left.peek()) {
+            // An element with a directive, such as `replace`, is no element of the result.
             if next.get(DIRECTIVE).is_some() {
                 given.next();
                 continue;

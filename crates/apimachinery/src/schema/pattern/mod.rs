@@ -134,6 +134,7 @@ impl Patterns {
     /// # Errors
     /// Go's message for an invalid pattern.
     pub(crate) fn get(&mut self, source: &str) -> Result<Option<Arc<Pattern>>, String> {
+        // A source counts once towards the bounds, however often the schema has it.
         if let Some(known) = self.known.get(source) {
             return Ok(known.clone());
         }
@@ -154,6 +155,7 @@ impl Patterns {
             Err(error) if matches!(error.kind(), ErrorKind::NestLimitExceeded(_)) => return Ok(None),
             Err(error) => return Err(refusal::of_syntax(&error, source, &translation)),
         };
+        // Repetitions are checked before the size, so that an invalid pattern beyond the bounds is still refused.
         refusal::of_repetition(&ast, source, &translation)?;
         let size = size::of(&ast);
         let Some(left) = self.size.checked_sub(size).filter(|_| size <= LARGEST) else {

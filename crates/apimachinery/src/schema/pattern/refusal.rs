@@ -80,6 +80,7 @@ fn repetitions(ast: &Ast, source: &str, translation: &Translation) -> Result<u32
         Ast::Concat(concat) => most(&concat.asts),
         Ast::Repetition(repetition) => {
             let own = within(&repetition.op.span, source, translation);
+            // Go refuses only operators that follow each other, as in `a**`. A group between them is legal.
             if let Ast::Repetition(inner) = &*repetition.ast {
                 let from = translation.source_at(inner.op.span.start.offset);
                 let to = translation.source_at(repetition.op.span.end.offset);

@@ -26,6 +26,7 @@ pub(super) fn of(ast: &Ast) -> usize {
         Ast::Repetition(repetition) => {
             let times = match &repetition.op.kind {
                 RepetitionKind::Range(RepetitionRange::Exactly(times)) => *times,
+                // `x{n,}` counts as n copies and one more for the loop after them.
                 RepetitionKind::Range(RepetitionRange::AtLeast(least)) => least.saturating_add(1),
                 RepetitionKind::Range(RepetitionRange::Bounded(_, most)) => *most,
                 RepetitionKind::ZeroOrOne | RepetitionKind::ZeroOrMore | RepetitionKind::OneOrMore => 1,

@@ -57,6 +57,7 @@ fn walk<'a>(
         };
         let path = properties.key(name);
         if position.is_object && matches!(name, "metadata" | "apiVersion" | "kind") {
+            // The steps begin at the object that has the metadata.
             let mut position = MetadataPosition { is_object: false, in_metadata: Some(Vec::new()) };
             inside(checker, child, below, &mut position, MetadataStep::Field(name), &path);
         } else {
@@ -78,6 +79,7 @@ fn inside<'a>(
         walk(checker, schema, cursor, &mut position, path);
         return;
     }
+    // Only the object itself has metadata, not its parts. The old value is restored for its other fields.
     let was_object = std::mem::replace(&mut position.is_object, false);
     if let Some(steps) = &mut position.in_metadata {
         steps.push(step);
@@ -143,6 +145,7 @@ fn in_metadata(
         MetadataStep::Field(name) => json!({ *name: value }),
         MetadataStep::Element => json!([value]),
     });
+    // Embedded objects need a type to be valid. A default for the type itself must stay.
     for (name, value) in [("kind", "Validation"), ("apiVersion", "validation/v1")] {
         if object.get(name).is_none() {
             object[name] = json!(value);

@@ -114,6 +114,7 @@ impl GoNotation {
             return;
         }
         for (index, (name, key, field)) in FIELDS.iter().enumerate() {
+            // Writing more would be wasted: `finish` cuts the text off.
             if self.is_full() {
                 return;
             }
@@ -121,6 +122,7 @@ impl GoNotation {
             let _ = write!(self.out, "{opening}\"{name}\":");
             self.field(schema, key, *field);
         }
+        // The rules are the last field of the Go struct.
         self.out.push_str(",\"XValidations\":");
         self.list(&schema["x-kubernetes-validations"], Self::rule);
         self.out.push('}');
@@ -167,6 +169,7 @@ impl GoNotation {
     }
 
     fn dependency(&mut self, value: &Value) {
+        // A dependency is a schema or a list of property names. Go shows both fields.
         self.out.push_str("{\"Schema\":");
         self.schema(value);
         self.out.push_str(",\"Property\":");

@@ -206,6 +206,7 @@ fn restrictions(
 
 /// Checks a schema inside `allOf`, `anyOf`, `oneOf` or `not`.
 fn nested(checker: &mut StructuralChecker<'_>, schema: &Value, any_of: AnyOf, path: &FieldPath<'_>) {
+    // The exemption for the first schema in `allOf` exists only outside of nested schemas.
     restrictions(checker, schema, any_of, AnyOf::Checked, path);
     if let Some(item) = item(schema) {
         nested(checker, item, AnyOf::Checked, &path.field("items"));

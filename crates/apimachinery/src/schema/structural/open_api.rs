@@ -76,6 +76,7 @@ pub(super) fn check(
         let mut below = below;
         if is_object && matches!(name, "metadata" | "kind" | "apiVersion") {
             below.in_metadata = true;
+            // An embedded object may have defaults for these fields. `defaults` checks that they result in valid metadata.
             if place.is_root {
                 below.no_defaults = Some(NoDefaults::InTopLevel(name));
             }
@@ -108,6 +109,7 @@ pub(super) fn check(
         }
     }
     let dependencies = path.field("dependencies");
+    // A dependency that is a list of names has no schema to check.
     for (name, child) in entries(schema, "dependencies").filter(|(_, child)| child.is_object()) {
         check(checker, child, below, &dependencies.key(name));
     }
@@ -298,12 +300,14 @@ fn keys_have_values(
 
 /// Checks the fields of CEL rules. `cel` compiles the rules themselves.
 fn rules(checker: &mut StructuralChecker<'_>, schema: &Value, path: &FieldPath<'_>) {
+    // Only a rule with a `fieldPath` needs the answer, which takes a walk through the schema.
     let convertible = LazyCell::new(|| is_convertible(schema));
     let has_line_breaks = |text: &str| text.contains(['\n', '\r']);
     for (index, rule) in list(schema, "x-kubernetes-validations").iter().enumerate() {
         let path = path.index(index);
         let (expression, message) = (text(rule, "rule").trim(), text(rule, "message"));
         let message_path = path.field("message");
+        // kube-apiserver reports at most one of these errors for a rule.
         if expression.is_empty() {
             checker.required(&path.field("rule"), "rule is not specified");
         } else if !message.is_empty() && message.trim().is_empty() {

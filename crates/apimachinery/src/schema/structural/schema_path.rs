@@ -50,6 +50,7 @@ pub fn find<'a>(path: &str, schema: &'a Value, brackets: Brackets) -> Result<Fou
             other => return Err(format!("expected [ or . but got: {other}")),
         };
         found.step(&name)?;
+        // The closing bracket is checked after the name, so that an unknown field is reported first.
         if token == "[" {
             let (closing, after) = self::token(rest).ok_or_else(end)?;
             rest = after;
@@ -67,6 +68,7 @@ impl Found<'_> {
         let schema = self.schema.ok_or_else(missing)?;
         let declared = has_entries(schema, "properties");
         self.schema = match additional(schema) {
+            // `additionalProperties` counts only for a schema without properties.
             _ if declared => Some(property(schema, name).ok_or_else(missing)?),
             Additional::Schema(schema) => Some(schema),
             Additional::Any | Additional::Nothing => None,
@@ -93,6 +95,7 @@ fn token(path: &str) -> Option<(&str, &str)> {
         '.' | '[' | ']' => 1,
         '\'' => {
             let bytes = path.as_bytes();
+            // The text ends at the first quote without a backslash before it.
             let closing = (1..bytes.len()).find(|at| bytes[*at] == b'\'' && bytes[at - 1] != b'\\');
             closing.map_or(path.len(), |at| at + 1)
         }
