@@ -31,7 +31,7 @@ impl Stepping {
         let _ = write!(output, "simulation: {action}   [Enter: this action, c: all] ");
         let _ = output.flush();
         let line = read_line();
-        // At the end of the input nobody can answer, so the run must not wait again.
+        // After the end of the input no answer can come, so the run must not wait again.
         self.runs_on.set(line.is_none_or(|line| line.trim() == "c"));
     }
 }

@@ -243,7 +243,7 @@ impl Order {
     fn one_less(&mut self, class: usize) {
         self.ready[class] -= 1;
         if self.ready[class] == 0 {
-            // Ageing starts anew with the next ready key.
+            // Ageing starts again with the next ready key.
             self.passed_over_since[class] = Timestamp::NEVER;
         }
     }

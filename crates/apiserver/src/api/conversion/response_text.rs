@@ -119,7 +119,7 @@ impl<'a> Cursor<'a> {
         self.skip_space();
         let begin = self.at;
         let fields = self.value();
-        // The object is only skipped. The caller parses its text to find out what is wrong.
+        // The object is only skipped. The caller parses its text to find the error.
         if fields.is_none() {
             self.value::<&RawValue>()?;
         }

@@ -304,7 +304,7 @@ impl TrainingSet {
                 return Some(samples);
             }
         }
-        // The next check decides anew. Until then texts are not copied in vain.
+        // The next check decides again. Until then no texts are copied.
         self.is_enough = false;
         None
     }

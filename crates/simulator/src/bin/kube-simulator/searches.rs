@@ -64,7 +64,7 @@ fn play_in(folder: &Path) -> Result<Vec<Value>, String> {
             .map_err(|error| format!("the tests of {package} wrote no report: {error}"))?;
         for line in text.lines() {
             let mut search = parse(&file, line)?;
-            // The test of an example has any name. The mark tells the summary that the example has no bug.
+            // The test of an example may have any name. The mark says in the summary that the example has no bug.
             if package != corpus.0 {
                 search["test"] = format!("{EXAMPLE}{package}").into();
             }

@@ -142,7 +142,7 @@ pub(crate) fn charge(
         counter
             .check_stated(&limited, object)
             .map_err(|why| format!("failed quota: {}: {why}", quota.name))?;
-        // Until the controller has counted the existing objects, nothing tells whether the write stays within the limit.
+        // Until the controller has counted the existing objects, the free part of the limit is unknown.
         if limited.iter().any(|name| quota.used.get(name).is_none()) {
             return Err(format!(
                 "status unknown for quota: {}, resources: {}",

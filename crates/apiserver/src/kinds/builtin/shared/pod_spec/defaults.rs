@@ -148,7 +148,7 @@ pub(in crate::kinds::builtin) fn default_volume_sources(volume: &mut Value) {
                 downward_items(source);
             }
             "projected" => projected(source),
-            // With the empty type, the kubelet does not check what is at the path.
+            // With the empty type, the kubelet does not check the path.
             "hostPath" if source.get("type").is_none() => source["type"] = json!(""),
             "iscsi" => set(source, "iscsiInterface", json!("default")),
             "rbd" => {
