@@ -1,4 +1,4 @@
-//! Guestbooks under simulation: the operator crashes at each of its writes.
+//! Guestbooks under simulation: the operator crashes at each of its writes, and every other fault happens once at each place.
 
 use controller_runtime::ObjectKey;
 use guestbook::{api::Guestbook, controller};
@@ -29,14 +29,9 @@ fn guestbooks_survive_crashes() {
     guestbooks().explore(Explore::crashes());
 }
 
+/// All kinds of faults together: crashes, late and lost watch events, refused requests, lost responses, pauses, and steps of the user
+/// that come early.
 #[test]
-fn guestbooks_survive_lost_responses_and_refusals() {
-    guestbooks().explore(Explore::lost_answers().and(Explore::refusals()));
-}
-
-#[test]
-fn guestbooks_survive_late_events_and_early_steps() {
-    guestbooks().explore(
-        Explore::staleness().and(Explore::unobserved()).and(Explore::order()).and(Explore::early_steps()),
-    );
+fn guestbooks_survive_all_faults() {
+    guestbooks().explore(Explore::all());
 }

@@ -1,4 +1,4 @@
-//! Copies of secrets under simulation: crashes, and namespaces and secrets that the operator sees late.
+//! Copies of secrets under simulation: crashes, namespaces and secrets that the operator sees late, and all other faults.
 
 use controller_runtime::ObjectKey;
 use k8s_openapi::api::core::v1::Secret;
@@ -7,7 +7,7 @@ use secret_sync::SOURCE_NAMESPACE;
 use serde_json::json;
 
 #[test]
-fn copies_survive_crashes_and_late_news() {
+fn copies_survive_all_faults() {
     let secret = ObjectKey::<Secret>::new(SOURCE_NAMESPACE, "token");
     Simulation::new("secret-sync", secret_sync::add_to)
         .step("there is a vault", async |user| {
@@ -28,5 +28,5 @@ fn copies_survive_crashes_and_late_news() {
         .step("it changes", async move |user| {
             user.merge_patch(&secret, &json!({ "stringData": { "key": "two" } })).await
         })
-        .explore(Explore::crashes().and(Explore::staleness()));
+        .explore(Explore::all());
 }
