@@ -416,20 +416,21 @@ fn validate_against(old: &Value, new: &Value) -> Vec<FieldError> {
             errors.push(FieldError::forbidden("metadata.finalizers", &detail));
         }
     }
+    let (old, new) = (&old["metadata"], &new["metadata"]);
     for field in
         ["name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"]
     {
-        if old["metadata"].get(field) == new["metadata"].get(field) {
+        if old.get(field) == new.get(field) {
             // Times are compared as Go formats them. Equal texts need no parsing.
             continue;
         }
-        let (before, after) = (read(&old["metadata"], field), read(&new["metadata"], field));
+        let (before, after) = (read(old, field), read(new, field));
         if before != after {
             let shown = after.map_or_else(|| "null".to_owned(), |after| after.to_string());
             errors.push(FieldError::invalid(format!("metadata.{field}"), &shown, "field is immutable"));
         }
     }
-    validate_contents(&new["metadata"], &mut errors);
+    validate_contents(new, &mut errors);
     errors
 }
 

@@ -14,6 +14,7 @@ mod go_types;
 mod node;
 mod object_meta;
 pub(crate) mod pattern;
+mod properties;
 mod prune;
 mod restore;
 mod schema_parser;
@@ -270,7 +271,7 @@ impl<'a> Cursor<'a> {
     /// Iterates over all declared properties by name.
     pub fn properties(self) -> impl Iterator<Item = (&'a str, Self)> {
         let node = self.node;
-        node.properties.iter().map(move |(name, child)| (name.as_str(), self.at(child)))
+        node.properties.iter().map(move |(name, child)| (name, self.at(child)))
     }
 
     /// Returns the schema of values with undeclared names.

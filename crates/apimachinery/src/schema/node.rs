@@ -1,10 +1,10 @@
 //! The schema tree: nodes, references to nodes, and the definitions that builtin schemas share.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use serde_json::Value;
 
+use super::properties::Properties;
 use super::schema_parser;
 use super::validate::ValueRules;
 
@@ -114,7 +114,7 @@ pub(super) struct SchemaNode {
     pub(super) nullable: bool,
     pub(super) preserve_unknown: bool,
     pub(super) embedded_resource: bool,
-    pub(super) properties: BTreeMap<String, Child>,
+    pub(super) properties: Properties<Child>,
     pub(super) additional: Option<Child>,
     /// `additionalProperties: true`.
     pub(super) additional_any: bool,

@@ -75,9 +75,11 @@ pub(super) fn is_type_meta(name: &str) -> bool {
 /// not replace the schema of `metadata`.
 pub(super) fn declare(node: &mut SchemaNode) {
     for name in ["apiVersion", "kind"] {
-        node.properties.entry(name.to_owned()).or_insert_with(|| Child::inline(Arc::clone(&STRING)));
+        if node.properties.get(name).is_none() {
+            node.properties.insert(name, Child::inline(Arc::clone(&STRING)));
+        }
     }
-    let restricted = node.properties.insert("metadata".to_owned(), Child::inline(Arc::clone(&OBJECT_META)));
+    let restricted = node.properties.insert("metadata", Child::inline(Arc::clone(&OBJECT_META)));
     node.metadata_rules = MetadataSchema::OfObject(restricted);
 }
 

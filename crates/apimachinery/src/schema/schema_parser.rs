@@ -106,8 +106,9 @@ impl SchemaParser<'_> {
             ..SchemaNode::default()
         };
         if let Some(properties) = source["properties"].as_object() {
-            node.properties =
-                properties.iter().map(|(name, property)| (name.clone(), self.child(property))).collect();
+            for (name, property) in properties {
+                node.properties.insert(name, self.child(property));
+            }
         }
         match source.get("additionalProperties") {
             Some(schema @ Value::Object(_)) => node.additional = Some(self.child(schema)),
