@@ -121,6 +121,11 @@ impl Hub {
         drop(abandoned);
     }
 
+    /// Whether a call is neither answered nor given up.
+    pub(crate) fn has_call(&self, id: u64) -> bool {
+        self.0.lock().calls.contains_key(&id)
+    }
+
     /// Takes the work of a waiting call, for the driver to run.
     pub(crate) fn take(&self, id: u64) -> Option<Work> {
         let mut state = self.0.lock();

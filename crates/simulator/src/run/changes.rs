@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use super::{Run, outcome::End};
 use crate::{
     definition::{Check, Now, When},
+    names::Actor,
     similar::World,
     trace::{Action, Entry},
 };
@@ -18,19 +19,14 @@ impl Run<'_> {
         let news = std::mem::take(&mut self.truth.lock().news);
         let (mut is_visible, mut exceeded) = (false, None);
         self.collect_late |= !news.is_empty();
+        self.forget_abandoned_writes();
         for change in news {
             // All commits still reach the trace: the run ends only after the loop, with a complete story.
             let times = self.limits.exceeded_by(&change.family, &self.truth.lock().counts);
             exceeded = exceeded.or_else(|| Some((change.family.to_string(), times?)));
             if change.is_visible {
                 is_visible = true;
-                // A change of the operator belongs to the latest of its writes that are not answered yet.
-                match self.written.values().max() {
-                    Some(write) if change.actor.is_operator() => {
-                        self.writes[*write].is_visible = true;
-                    }
-                    _ => self.others_changed = true,
-                }
+                self.attribute_change(change.actor);
             }
             self.log(Action::Committed(Arc::new(change)));
         }
@@ -38,9 +34,8 @@ impl Run<'_> {
             is_visible = true;
             // Remote systems have no commits, so the truth does not see their changes.
             self.truth.lock().last_visible = Instant::now();
-            self.note_effect();
-            match self.written.values().max() {
-                Some(write) => self.writes[*write].is_visible = true,
+            match self.note_effect() {
+                Some(actor) => self.attribute_change(actor),
                 None => self.others_changed = true,
             }
         }
@@ -55,15 +50,31 @@ impl Run<'_> {
         self.check_change()
     }
 
-    /// Notes in the trace that the last effect changed a remote system.
-    fn note_effect(&mut self) {
+    /// Forgets the writes that have left the hub without an answer, because their callers gave up or died.
+    fn forget_abandoned_writes(&mut self) {
+        self.written.retain(|id, _| self.hub.has_call(*id));
+        self.numbers.retain(|id, _| self.hub.has_call(*id));
+    }
+
+    /// Records a visible change: one of the operator belongs to the latest of its writes that are not answered yet.
+    fn attribute_change(&mut self, actor: Actor) {
+        match self.written.values().max() {
+            Some(write) if actor.is_operator() => self.writes[*write].is_visible = true,
+            _ => self.others_changed = true,
+        }
+    }
+
+    /// Notes in the trace that the last effect changed a remote system, and returns the actor of the effect.
+    fn note_effect(&mut self) -> Option<Actor> {
         let mut effects = self.trace.iter_mut().rev().filter_map(|entry| match &mut entry.action {
-            Action::CarriedOut { name, changes_remote, .. } if name.is_effect() => Some(changes_remote),
+            Action::CarriedOut { actor, name, changes_remote } if name.is_effect() => {
+                Some((*actor, changes_remote))
+            }
             _ => None,
         });
-        if let Some(changes_remote) = effects.next() {
-            *changes_remote = true;
-        }
+        let (actor, changes_remote) = effects.next()?;
+        *changes_remote = true;
+        Some(actor)
     }
 
     /// Returns whether a remote system changed since the last call.

@@ -1,4 +1,4 @@
-//! Plans of several deviations at one call.
+//! Runs of plans: several deviations at one call, and what a run remembers of calls and processes that are gone.
 
 use controller_runtime::{
     Action as Next, Builder, Context, Manager, ObjectKey, ReconcileError, Reconciler, manager::AddError,
@@ -8,8 +8,11 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::OwnerReference,
 };
 
+use serde::Serialize;
+use tokio::time::timeout;
+
 use super::*;
-use crate::Simulation;
+use crate::{Remote, Simulation};
 
 /// Replaces a map by its successor: creates it with an owned one, and deletes it.
 struct Passing;
@@ -51,6 +54,11 @@ fn played(plan: &str) -> (Vec<String>, Vec<String>) {
     let simulation = Simulation::new("passing", add).step("a namespace is created", async |user| {
         user.apply_yaml("{apiVersion: v1, kind: Namespace, metadata: {name: red}}").await
     });
+    shown(&outcome_of(&simulation, plan))
+}
+
+/// Plays a plan until the world is quiet after the last step.
+fn outcome_of(simulation: &Simulation, plan: &str) -> Outcome {
     let definition = simulation.definition();
     let seed = Seed(0);
     let start = Start::new(definition, seed).unwrap();
@@ -58,16 +66,22 @@ fn played(plan: &str) -> (Vec<String>, Vec<String>) {
     let circumstances = Circumstances { seed, start: &start, limits, expected, beginning };
     let outcome = play(definition, &plan.parse().unwrap(), circumstances);
     assert_eq!(outcome.end, End::Quiet);
+    outcome
+}
+
+/// Returns the lines of a trace about faults and maps, without times, and the deviations that did not happen.
+fn shown(outcome: &Outcome) -> (Vec<String>, Vec<String>) {
     let is_shown = |entry: &&Entry| {
         entry.action.is_deviation()
             || matches!(&entry.action, Action::Committed(change) if &*change.id.resource == "configmaps")
     };
-    let shown = outcome
-        .trace
-        .iter()
-        .filter(is_shown)
-        .map(|entry| entry.action.to_string().split_whitespace().collect::<Vec<_>>().join(" "));
+    let shown = outcome.trace.iter().filter(is_shown).map(line);
     (shown.collect(), outcome.did_not_happen.iter().map(ToString::to_string).collect())
+}
+
+/// Line of a trace, without its time.
+fn line(entry: &Entry) -> String {
+    entry.action.to_string().split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 #[test]
@@ -123,4 +137,70 @@ fn the_collector_acts_before_a_crash_that_loses_the_answer() {
         assert!(collected.is_some() && collected < crashed, "{shown:?}");
         assert_eq!(missed, [""; 0]);
     }
+}
+
+/// A remote system.
+#[derive(Default, Serialize)]
+struct Cloud {
+    number: u32,
+}
+
+/// Reads the number for the namespace `red`, and gives up after a second.
+struct Impatient(Remote<Cloud>);
+
+impl Reconciler for Impatient {
+    type Request = ObjectKey<Namespace>;
+
+    async fn reconcile(&self, key: &ObjectKey<Namespace>, _: &Context) -> Result<Next, ReconcileError> {
+        if key.name() == "red" {
+            let read = self.0.effect("read", "", |cloud| cloud.number);
+            // It gives up if the answer is late.
+            let _ = timeout(Duration::from_secs(1), read).await;
+        }
+        Ok(Next::done())
+    }
+}
+
+/// Raises the number for the namespace `blue`.
+struct Raising(Remote<Cloud>);
+
+impl Reconciler for Raising {
+    type Request = ObjectKey<Namespace>;
+
+    async fn reconcile(&self, key: &ObjectKey<Namespace>, _: &Context) -> Result<Next, ReconcileError> {
+        if key.name() == "blue" {
+            self.0.effect("raise", "", |cloud| cloud.number += 1).await?;
+        }
+        Ok(Next::done())
+    }
+}
+
+#[test]
+fn a_change_of_a_remote_system_by_another_program_is_not_that_of_a_write_that_was_given_up() {
+    let reads = |manager: &Manager| -> Result<(), AddError> {
+        let reading = Impatient(Remote::of_this_run());
+        Builder::managed_by(manager).for_kind::<Namespace>().named("reads").complete(reading)?;
+        Ok(())
+    };
+    let raises = |manager: &Manager| -> Result<(), AddError> {
+        let raising = Raising(Remote::of_this_run());
+        Builder::managed_by(manager).for_kind::<Namespace>().named("raises").complete(raising)?;
+        Ok(())
+    };
+    let simulation = Simulation::new("reads", reads)
+        .actor("raises", raises)
+        .remote("cloud", Cloud::default)
+        .step("a namespace is created", async |user| {
+            user.apply_yaml("{apiVersion: v1, kind: Namespace, metadata: {name: red}}").await
+        })
+        .step("another one is created", async |user| {
+            user.apply_yaml("{apiVersion: v1, kind: Namespace, metadata: {name: blue}}").await
+        });
+    // The operator gives up before the pause ends, and the call is carried out nevertheless.
+    let outcome = outcome_of(&simulation, "cut off, and carry out late: read at cloud #1");
+    assert!(outcome.did_not_happen.is_empty(), "{:?}", outcome.did_not_happen);
+    let place = |text: &str| outcome.trace.iter().position(|entry| line(entry) == text);
+    let (read, raised) = (place("operator read at cloud"), place("raises raise at cloud"));
+    assert!(read.is_some() && read < raised, "{read:?} {raised:?}");
+    assert!(outcome.writes.iter().all(|write| !write.is_visible), "{:?}", outcome.writes);
 }
