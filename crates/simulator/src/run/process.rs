@@ -271,6 +271,7 @@ impl Run<'_> {
                 let actor = self.processes[index].actor;
                 // The tasks of the process are gone, but its calls and watches still stand in the hub.
                 self.hub.cut(actor);
+                self.end_faults_of(actor);
                 self.log(Action::Ended { actor, reason: reason.clone() });
                 let process = &mut self.processes[index];
                 process.ends += 1;
@@ -371,6 +372,19 @@ impl Run<'_> {
         self.hub.cut(actor);
         let mut task = std::mem::take(&mut self.processes[index].task);
         task.shutdown().await;
+        self.end_faults_of(actor);
+        // The next life has other timers, and the crash itself causes changes.
+        (self.long_wait, self.wakes) = (None, 0);
+        let begun = self.begun;
+        self.log(Action::Crashed { actor, at: at.to_owned() });
+        self.unrest_since = Instant::now();
+        let process = &mut self.processes[index];
+        process.next_life();
+        process.state = Alive::after_crash(restart, begun);
+    }
+
+    /// Ends the faults of a plan that a life of a process suffers, when that life is over.
+    fn end_faults_of(&mut self, actor: Actor) {
         let stream = actor.stream("");
         let of_process = |hold: &mut super::holds::Hold| process_of(&hold.stream) == process_of(&stream);
         // The hold was to keep lines from a process that is dead. The next life lists again, and no fault of
@@ -380,14 +394,6 @@ impl Run<'_> {
         }
         // Deviations at calls of this life can no longer happen, because the hub has dropped the calls.
         self.due.retain(|_, due| due.caller != actor);
-        // The next life has other timers, and the crash itself causes changes.
-        (self.long_wait, self.wakes) = (None, 0);
-        let begun = self.begun;
-        self.log(Action::Crashed { actor, at: at.to_owned() });
-        self.unrest_since = Instant::now();
-        let process = &mut self.processes[index];
-        process.next_life();
-        process.state = Alive::after_crash(restart, begun);
     }
 
     /// Requests of processes under test that fail again and again, with their errors.

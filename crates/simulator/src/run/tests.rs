@@ -1,7 +1,8 @@
 //! Runs of plans: several deviations at one call, and what a run remembers of calls and processes that are gone.
 
 use controller_runtime::{
-    Action as Next, Builder, Context, Manager, ObjectKey, ReconcileError, Reconciler, manager::AddError,
+    Action as Next, BoxError, Builder, Context, Manager, ObjectKey, ReconcileError, Reconciler,
+    manager::{AddError, RunContext, Runnable},
 };
 use k8s_openapi::{
     api::core::v1::{ConfigMap, Namespace},
@@ -9,7 +10,7 @@ use k8s_openapi::{
 };
 
 use serde::Serialize;
-use tokio::time::timeout;
+use tokio::{sync::Notify, time::timeout};
 
 use super::*;
 use crate::{Remote, Simulation};
@@ -203,4 +204,57 @@ fn a_change_of_a_remote_system_by_another_program_is_not_that_of_a_write_that_wa
     let (read, raised) = (place("operator read at cloud"), place("raises raise at cloud"));
     assert!(read.is_some() && read < raised, "{read:?} {raised:?}");
     assert!(outcome.writes.iter().all(|write| !write.is_visible), "{:?}", outcome.writes);
+}
+
+/// Applies a map for each of the namespaces `red` and `blue`.
+struct Mapping;
+
+impl Reconciler for Mapping {
+    type Request = ObjectKey<Namespace>;
+
+    async fn reconcile(&self, key: &ObjectKey<Namespace>, cx: &Context) -> Result<Next, ReconcileError> {
+        if ["red", "blue"].contains(&key.name()) {
+            cx.client().apply(&map(key.name())).await?;
+        }
+        Ok(Next::done())
+    }
+}
+
+/// Ends the run of its manager with an error, once.
+struct Ending(Arc<Notify>);
+
+impl Runnable for Ending {
+    async fn start(&self, _: RunContext) -> Result<(), BoxError> {
+        self.0.notified().await;
+        Err("the user ends it".into())
+    }
+}
+
+#[test]
+fn a_hold_ends_with_the_life_of_its_process_even_if_that_ends_by_itself() {
+    let end = Arc::new(Notify::new());
+    let of_operator = Arc::clone(&end);
+    let add = move |manager: &Manager| -> Result<(), AddError> {
+        manager.add(Ending(Arc::clone(&of_operator)))?;
+        Builder::managed_by(manager).for_kind::<Namespace>().complete(Mapping)?;
+        Ok(())
+    };
+    let simulation = Simulation::new("mapping", add)
+        .step("a namespace is created, and the operator ends", async move |user| {
+            user.apply_yaml("{apiVersion: v1, kind: Namespace, metadata: {name: red}}").await?;
+            end.notify_one();
+            Ok::<_, BoxError>(())
+        })
+        .step("another one is created", async |user| {
+            user.apply_yaml("{apiVersion: v1, kind: Namespace, metadata: {name: blue}}").await
+        });
+    let plan = "hold until the next step is done, from namespaces ADDED red #1";
+    let (shown, missed) = shown(&outcome_of(&simulation, plan));
+    let place = |text: &str| shown.iter().position(|line| line.contains(text));
+    let (held, ended) = (place("HELD BACK"), place("operator ends by itself"));
+    assert!(held.is_some() && held < ended, "{shown:?}");
+    // The next life receives its lines, so that no hold is released.
+    assert!(place("operator′ creates configmaps default/blue").is_some(), "{shown:?}");
+    assert_eq!(place("RELEASED"), None, "{shown:?}");
+    assert_eq!(missed, [""; 0]);
 }
