@@ -64,7 +64,8 @@ impl Reconciler for Kubelet {
             });
             let bound: Result<Value, _> =
                 api.create_subresource("binding", key.name(), &PostParams::default(), &binding).await;
-            drop(bound?);
+            // The pod may be gone meanwhile, which the update of its status ignores as well.
+            unless_gone(bound)?;
         }
         let now = cx.wall_time();
         let conditions = ["PodScheduled", "Initialized", "ContainersReady", "Ready"];

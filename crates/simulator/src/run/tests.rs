@@ -5,15 +5,15 @@ use controller_runtime::{
     manager::{AddError, RunContext, Runnable},
 };
 use k8s_openapi::{
-    api::core::v1::{ConfigMap, Namespace},
+    api::core::v1::{ConfigMap, Namespace, Pod},
     apimachinery::pkg::apis::meta::v1::OwnerReference,
 };
-
+use kube::{Api, api::DeleteParams};
 use serde::Serialize;
 use tokio::{sync::Notify, time::timeout};
 
 use super::*;
-use crate::{Remote, Simulation};
+use crate::{Remote, Simulation, actors::kubelet};
 
 /// Replaces a map by its successor: creates it with an owned one, and deletes it.
 struct Passing;
@@ -257,4 +257,24 @@ fn a_hold_ends_with_the_life_of_its_process_even_if_that_ends_by_itself() {
     assert!(place("operator′ creates configmaps default/blue").is_some(), "{shown:?}");
     assert_eq!(place("RELEASED"), None, "{shown:?}");
     assert_eq!(missed, [""; 0]);
+}
+
+#[test]
+fn a_pod_that_is_gone_before_its_binding_is_no_error_of_the_kubelet() {
+    let pod = "{apiVersion: v1, kind: Pod, metadata: {name: web}, spec: {containers: [{name: c, image: c}]}}";
+    // The kubelet is the operator here, because faults happen to no other program.
+    let simulation = Simulation::new("kubelet", kubelet)
+        .step("a pod is created", async move |user| user.apply_yaml(pod).await)
+        .step("it is deleted", async |user| {
+            let pods = Api::<Pod>::namespaced(user.kube().clone(), "default");
+            pods.delete("web", &DeleteParams::default().grace_period(0)).await.map(drop)
+        });
+    let plan = "begin the next step before create pods/binding default/web #1";
+    let outcome = outcome_of(&simulation, plan);
+    assert!(outcome.did_not_happen.is_empty(), "{:?}", outcome.did_not_happen);
+    let place = |text: &str| outcome.trace.iter().position(|entry| line(entry) == text);
+    let (deleted, bound) =
+        (place("user deletes pods default/web"), place("operator create pods/binding default/web"));
+    assert!(deleted.is_some() && deleted < bound, "{deleted:?} {bound:?}");
+    assert_eq!(outcome.errors, [""; 0]);
 }
