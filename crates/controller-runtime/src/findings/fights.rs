@@ -165,7 +165,7 @@ impl Fights {
 impl Tracked {
     /// Stores the state after an own write, and records the turns of this operator.
     fn wrote(&mut self, object: &WrittenObject<'_>, version: u64, now: Instant) {
-        if self.contested.iter().any(Contested::is_lost) {
+        if self.contested.iter().any(|contested| contested.is_lost(&self.manager)) {
             let (entries, value) = (entries(object.managed_fields), parsed(object));
             let ours = fields_of(&entries, &self.manager);
             for contested in self.contested.iter_mut().filter(|contested| ours.contains(&contested.field)) {
@@ -182,6 +182,8 @@ impl Tracked {
     fn changed(&mut self, object: &WrittenObject<'_>, now: Instant) {
         let (before, entries) = (entries(&self.managed_fields), entries(object.managed_fields));
         let (had, has) = (fields_of(&before, &self.manager), fields_of(&entries, &self.manager));
+        // The next loss of a field whose fight is over begins another fight, with this operator's last write.
+        self.contested.retain(|contested| !contested.is_over(now));
         let mut value = None;
         for field in had.difference(&has).take(CONTESTED) {
             let Some(other) = manager_of(&entries, field, &self.manager) else { continue };
@@ -244,16 +246,20 @@ impl Tracked {
 }
 
 impl Contested {
-    /// Returns whether another manager had the last turn.
-    fn is_lost(&self) -> bool {
-        self.turns
-            .back()
-            .is_some_and(|last| self.turns.front().is_some_and(|first| first.manager != last.manager))
+    /// Returns whether another manager than `ours` had the last turn. The first turn does not show it: that may be of any manager, because
+    /// a fight that began long after a write of this operator, or has had many turns, lacks its beginning.
+    fn is_lost(&self, ours: &str) -> bool {
+        self.turns.back().is_some_and(|last| last.manager != ours)
+    }
+
+    /// Returns whether the last turn was so long ago that the next one belongs to another fight.
+    fn is_over(&self, now: Instant) -> bool {
+        self.turns.back().is_some_and(|last| last.at + WINDOW < now)
     }
 
     /// Records that a manager has written the field, unless it had the last turn. `object` is the written version.
     fn turn(&mut self, manager: &str, object: &Value, now: Instant) {
-        if self.turns.back().is_some_and(|last| last.at + WINDOW < now) {
+        if self.is_over(now) {
             self.turns.clear(); // a new fight
         }
         if self.turns.back().is_some_and(|last| last.manager == manager) {
@@ -415,6 +421,33 @@ mod tests {
             test.event("web", "hpa", 1400 * turn + 700);
         }
         assert_eq!(test.findings(1400 * 9 + 700), []);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_second_fight_over_a_field_is_reported() {
+        let mut test = Test::new();
+        test.write("web", 0);
+        test.event("web", "hpa", 3);
+        test.write("web", 6);
+        // The operator wins the field back, and the next fight begins long after that.
+        test.write("web", 1000);
+        for turn in 0..2 {
+            test.event("web", "hpa", 1003 + 6 * turn);
+            test.write("web", 1006 + 6 * turn);
+        }
+        let [finding] = &test.findings(1012)[..] else { panic!("{:?}", test.fights) };
+        assert!(finding.text.ends_with("by guestbook (3) and hpa (2), 5 times in 12 s."), "{finding:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_fight_that_begins_long_after_the_write_is_reported() {
+        let mut test = Test::new();
+        test.write("web", 0);
+        for turn in 0..3 {
+            test.event("web", "hpa", 700 + 6 * turn);
+            assert_eq!(test.findings(700 + 6 * turn).len(), usize::from(turn == 2), "after {turn}");
+            test.write("web", 703 + 6 * turn);
+        }
     }
 
     #[tokio::test(start_paused = true)]
