@@ -53,7 +53,7 @@ pub(crate) struct Candidate {
     recorder: Recorder,
     identity: String,
     options: LeaderElectionOptions,
-    /// The lease as last seen; updates keep its metadata.
+    /// The lease in the version that the elector knows; updates keep its metadata.
     last: Option<Lease>,
     /// The last failure logged, so that a repeated failure is logged once.
     failure: Option<String>,
@@ -116,6 +116,7 @@ impl Candidate {
             let wake = self.elector.next_wake().map(|wake| self.epoch + wake);
             // A candidate needs no watch before it takes part.
             let takes_part = matches!(*self.wishes.borrow(), Wish::Stand(_));
+            let mut reported = None;
             let input = tokio::select! {
                 // In this order: the manager's instructions, responses and events, timers. Each step checks the clock
                 // before anything else.
@@ -137,7 +138,7 @@ impl Candidate {
                 next = next(&mut seen), if seen.is_some() => match next {
                     Some(Ok(lease)) => {
                         let input = ElectorInput::Seen(lease.as_ref().map(record));
-                        self.last = lease;
+                        reported = lease;
                         input
                     }
                     ended => {
@@ -154,6 +155,11 @@ impl Candidate {
                 () = until(wake) => ElectorInput::Wake,
             };
             let Output { request, events } = self.elector.step(input, self.now());
+            // A leader skips reports, because they may be older than its own writes. With the metadata of an older version, the next
+            // update would undo changes of labels and annotations, and the API server would not refuse it.
+            if let Some(lease) = reported.filter(|lease| self.elector.knows(&record(lease).version)) {
+                self.last = Some(lease);
+            }
             if let Some(request) = request {
                 let limit = self.options.timing.request_timeout();
                 // A request that hangs must not use up the whole renew deadline.

@@ -223,6 +223,11 @@ impl Elector {
         }
     }
 
+    /// Returns whether the lease has this version as far as the elector knows, so that the next update is one of this version.
+    pub(super) fn knows(&self, version: &str) -> bool {
+        self.lease.as_ref().is_some_and(|lease| lease.version == version)
+    }
+
     /// Sends the next request of the phase, after `earlier` ones of the same attempt.
     fn attempt(&mut self, earlier: u8, now: Moment, output: &mut Output) {
         let (request, purpose) = match self.phase {

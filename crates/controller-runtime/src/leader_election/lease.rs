@@ -27,7 +27,7 @@ pub(super) struct Lock {
 }
 
 impl Lock {
-    /// Sends `request`; `last` is the lease as last seen, and an update keeps its metadata.
+    /// Sends `request`. An update keeps the metadata of `last`, which is the lease in the version that the update replaces.
     pub(super) async fn send(
         self,
         request: LeaseRequest,

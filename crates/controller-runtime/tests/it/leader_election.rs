@@ -12,12 +12,16 @@ use controller_runtime::{
     manager::{RunContext, Runnable, Shutdown},
 };
 use k8s_openapi::api::{coordination::v1::Lease, events::v1::Event};
-use kube::Api;
+use kube::{
+    Api,
+    api::{Patch, PatchParams},
+};
 use kube_envtest::Environment;
+use serde_json::json;
 use tokio::time::{Instant, sleep};
 
 use crate::{
-    faults::{Fault, faulty},
+    faults::{Fault, faulty, line},
     support::{Notes, Running, Widget, environment, settle, widget},
 };
 
@@ -155,6 +159,38 @@ impl Runnable for Term {
         self.notes.lock().unwrap().push("done".to_owned());
         Ok(())
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_late_event_of_the_lease_does_not_undo_a_change_of_its_labels() {
+    let env = environment().await;
+    let late = Arc::new(Mutex::new(None::<String>));
+    let event = Arc::clone(&late);
+    // The first watch fails, so that the next one begins a lease duration later, with the event.
+    let flaky = faulty(env.client(), move |seen| {
+        if !(seen.is_watch() && seen.is_about("leases")) {
+            return Fault::Pass;
+        }
+        match event.lock().unwrap().take() {
+            Some(line) => Fault::Open(vec![line]),
+            None => Fault::Refuse(500, "InternalError"),
+        }
+    });
+    let manager = candidate(flaky, "one");
+    let _running = Running::start(manager.clone()).await;
+    elected(&manager).await;
+    settle().await;
+    let leases = Api::<Lease>::default_namespaced(env.client());
+    let old = leases.get("the-lease").await.unwrap();
+    *late.lock().unwrap() = Some(line("MODIFIED", &serde_json::to_value(&old).unwrap()));
+    sleep(5 * SECOND).await;
+    let labels = json!({ "metadata": { "labels": { "team": "shop" } } });
+    leases.patch("the-lease", &PatchParams::default(), &Patch::Merge(&labels)).await.unwrap();
+    assert!(late.lock().unwrap().is_some(), "the event comes after the change of the labels");
+    sleep(20 * SECOND).await;
+    assert!(late.lock().unwrap().is_none(), "the watch has begun again");
+    let labels = leases.get("the-lease").await.unwrap().metadata.labels.unwrap_or_default();
+    assert_eq!(labels.get("team").map(String::as_str), Some("shop"));
 }
 
 #[tokio::test(start_paused = true)]
