@@ -12,13 +12,16 @@ use super::{
 
 /// Shortest time in the queue that is reported.
 pub(crate) const LONG: Duration = Duration::from_secs(30);
-/// Number of flows that are counted separately; all others are counted as one.
+/// Number of flows that are counted separately; all others are counted together.
 const FLOWS: usize = 1024;
 
 /// Requests of a controller by flow: queued, and being reconciled.
 #[derive(Debug, Default)]
 pub(crate) struct Flows {
+    /// Flows by name.
     flows: BTreeMap<String, Flow>,
+    /// All flows beyond the first [`FLOWS`]. It has no name, because any text may be that of a flow.
+    rest: Flow,
 }
 
 #[derive(Debug, Default)]
@@ -30,9 +33,11 @@ struct Flow {
 }
 
 impl Flows {
-    /// The flow of this name, or the common one if there are too many flows.
+    /// The flow of this name, or the rest if there are too many flows.
     fn flow(&mut self, name: &str) -> &mut Flow {
-        let name = if self.flows.len() < FLOWS || self.flows.contains_key(name) { name } else { "others" };
+        if self.flows.len() >= FLOWS && !self.flows.contains_key(name) {
+            return &mut self.rest;
+        }
         self.flows.entry(name.to_owned()).or_default()
     }
 
@@ -57,28 +62,30 @@ impl Flows {
         now: Instant,
         clock: Clock,
     ) -> Option<Finding> {
-        let (busy, flow) = self.flows.iter().max_by_key(|(_, flow)| (flow.running, flow.queued))?;
+        let named = self.flows.iter().map(|(name, flow)| (Some(name), flow));
+        let flows = named.chain([(None, &self.rest)]);
+        let (busy, flow) = flows.clone().max_by_key(|(_, flow)| (flow.running, flow.queued))?;
         // Reported only if the busy flow occupies three quarters of the workers, and half of the queued requests belong to it.
-        let queued: usize = self.flows.values().map(|flow| flow.queued).sum();
+        let queued: usize = flows.clone().map(|(_, flow)| flow.queued).sum();
         if flow.running * 4 < workers * 3 || flow.queued * 2 < queued {
             return None;
         }
-        let others =
-            self.flows.iter().filter(|(name, _)| *name != busy).filter_map(|(_, flow)| flow.oldest.as_ref());
+        let others = flows.filter(|(name, _)| *name != busy).filter_map(|(_, flow)| flow.oldest.as_ref());
         let (since, request) = others.min_by_key(|(since, _)| *since)?;
         let waits = now.saturating_duration_since(*since);
         if waits < LONG {
             return None;
         }
         let ahead = u64::try_from(flow.queued).unwrap_or(u64::MAX);
+        let (busy, has) = busy.map_or(("other namespaces or flows", "have"), |name| (name.as_str(), "has"));
         Some(Finding {
             id: FindingId::Starved,
             severity: Severity::Warning,
             subject: request.clone(),
             since: clock.at(*since),
             text: format!(
-                "{request} has been queued for {}: {} of {workers} workers of controller {controller} reconcile requests of {busy}, which has {} \
-                 more queued requests.",
+                "{request} has been queued for {}: {} of {workers} workers of controller {controller} reconcile requests of {busy}, which {has} \
+                 {} more queued requests.",
                 Span(waits),
                 flow.running,
                 Count(ahead),
@@ -124,5 +131,26 @@ mod tests {
         );
         assert_eq!(check(&flows(5, 9412, start), 50), None, "others have their turns");
         assert_eq!(check(&flows(8, 1, start), 50), None, "few are queued before it");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn flows_beyond_the_limit_are_not_reported_under_the_name_of_a_namespace() {
+        let start = Instant::now();
+        let mut flows = Flows::default();
+        for number in 0..FLOWS {
+            flows.add_queued(&format!("shop-{number}"), || "Guestbook shop-0/a".to_owned(), start);
+        }
+        for number in 0..2000 {
+            flows.add_queued(&format!("blog-{number}"), || "Guestbook blog-0/a".to_owned(), start);
+        }
+        (0..8).for_each(|number| flows.add_running(&format!("blog-{number}")));
+        let finding = flows.finding("guestbook", 8, start + Duration::from_secs(50), Clock::default());
+        assert_eq!(
+            finding.map(|finding| finding.text).as_deref(),
+            Some(
+                "Guestbook shop-0/a has been queued for 50 s: 8 of 8 workers of controller guestbook reconcile requests of other namespaces or \
+                 flows, which have 2,000 more queued requests."
+            )
+        );
     }
 }
