@@ -50,10 +50,10 @@ impl ClientFindings {
 }
 
 /// Returns whether an error shows that the operator has the right: the API server authorizes a request before it looks up objects and
-/// validates them. Codes that it may answer before the authorization, such as 401 without valid credentials and 429 with too many
-/// requests, show nothing.
+/// validates them. Codes that it may answer before the authorization show nothing: 400 for a URL with an invalid `timeout` (the filter
+/// `WithRequestDeadline`) or a malformed request, 401 without valid credentials, and 429 with too many requests.
 fn proves_right(error: &ClientError) -> bool {
-    error.status().is_some_and(|status| matches!(status.code, 400 | 404 | 409 | 410 | 422))
+    error.status().is_some_and(|status| matches!(status.code, 404 | 409 | 410 | 422))
 }
 
 /// Watches report changes of objects that this process has written.
@@ -130,10 +130,10 @@ mod tests {
     fn errors_from_after_the_authorization_prove_the_right() {
         let call = Call::about_object::<ConfigMap>(Verb::Get, "shop", "web");
         let proves = |code| proves_right(&call.refusal(code, "Reason", "message"));
-        for code in [404, 409, 422] {
+        for code in [404, 409, 410, 422] {
             assert!(proves(code), "{code}");
         }
-        for code in [401, 403, 429, 500, 503] {
+        for code in [400, 401, 403, 429, 500, 503] {
             assert!(!proves(code), "{code}");
         }
     }
