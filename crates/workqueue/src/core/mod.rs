@@ -445,8 +445,10 @@ impl<K: Clone + Eq + Hash> Core<K> {
             given_up.extend(self.slab[id].key.take());
             self.remove(id);
         }
-        let any_run_again = self.again != 0;
-        for entry in self.slab.iter_mut().filter(|_| any_run_again) {
+        if self.again == 0 {
+            return given_up; // no key that is being processed runs again, so the slab is not visited
+        }
+        for entry in self.slab.iter_mut() {
             // A run that an event requested takes place when the current one ends. A run at a later time is dropped, because a
             // shutdown does not wait for delays.
             if let State::Processing { again } = &mut entry.state
