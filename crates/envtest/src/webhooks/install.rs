@@ -37,11 +37,9 @@ impl WebhookHost {
                     }
                 }
             }
+            // Recorded before the patch, which may fail after it has changed the definition.
+            self.record_conversion(manifest, before);
             self.patch_conversion(manifest, &conversion).await?;
-            let mut installed = self.installed();
-            if !installed.conversions.iter().any(|(known, _)| known.name() == manifest.name()) {
-                installed.conversions.push((manifest.clone(), before));
-            }
         }
         Ok(())
     }
@@ -93,6 +91,14 @@ impl WebhookHost {
         let mut installed = self.installed();
         if !installed.configurations.iter().any(|known| known.title == manifest.title) {
             installed.configurations.push(manifest.clone());
+        }
+    }
+
+    /// Records the conversion that a definition had before the first change by this environment.
+    fn record_conversion(&self, manifest: &Manifest, before: Value) {
+        let mut installed = self.installed();
+        if !installed.conversions.iter().any(|(known, _)| known.name() == manifest.name()) {
+            installed.conversions.push((manifest.clone(), before));
         }
     }
 

@@ -28,6 +28,7 @@ use kube::{
     api::{DeleteParams, ListParams, PostParams},
     core::DynamicObject,
 };
+use kube_apiserver_embedded::faults::{Action, Rule, Verb};
 use kube_envtest::{
     Builder, Cluster, Environment, Instance, Operator, OperatorError, StartError, Transport, WebhookError,
 };
@@ -100,6 +101,18 @@ fn configuration(path: &str) -> Vec<DynamicObject> {
         }],
     });
     vec![serde_json::from_value(object).unwrap()]
+}
+
+/// A conversion webhook for the kind of [`definition`].
+fn conversion() -> DynamicObject {
+    let object = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": { "name": "as.example.com" },
+        "spec": { "conversion": { "strategy": "Webhook", "webhook": {
+            "clientConfig": { "service": { "namespace": "system", "name": "hooks", "path": SERVED } },
+            "conversionReviewVersions": ["v1"],
+        } } },
+    });
+    serde_json::from_value(object).unwrap()
 }
 
 fn operator(env: &Environment, hooks: &Hooks, manifests: &[DynamicObject]) -> Operator {
@@ -187,15 +200,7 @@ async fn configurations_that_cannot_be_used_are_errors_of_the_start() {
     let none = failure(operator(&env, &serving(), &[])).await;
     assert!(none.starts_with("there are no webhook configurations: pass those of the operator"), "{none}");
 
-    let conversion = json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": { "name": "as.example.com" },
-        "spec": { "conversion": { "strategy": "Webhook", "webhook": {
-            "clientConfig": { "service": { "namespace": "system", "name": "hooks", "path": SERVED } },
-            "conversionReviewVersions": ["v1"],
-        } } },
-    });
-    let conversion: DynamicObject = serde_json::from_value(conversion).unwrap();
-    let missing = failure(operator(&env, &serving(), &[conversion])).await;
+    let missing = failure(operator(&env, &serving(), &[conversion()])).await;
     assert_eq!(
         missing,
         "the conversion of CustomResourceDefinition as.example.com of the operator cannot be installed, because its \
@@ -303,16 +308,33 @@ async fn conversions_in_definitions_have_to_be_served() {
     assert!(error.starts_with(expected), "{error}");
 }
 
+/// Options of an environment on the cluster of another one.
+fn on(cluster: &Environment) -> Builder {
+    let url: http::Uri = cluster.listener().unwrap().url().parse().unwrap();
+    let existing = Cluster::Existing(Box::new(kube::Config::new(url)));
+    Environment::builder().cluster(existing).webhooks_within(Duration::from_millis(100))
+}
+
+#[tokio::test]
+async fn a_conversion_is_restored_although_the_answer_to_its_installation_was_lost() {
+    let mut plain = definition();
+    plain.spec.conversion = None;
+    let cluster = over_tcp().crds([plain]).start().await.unwrap();
+    let env = on(&cluster).start().await.unwrap();
+    let lost = Rule::new(Action::LoseResponse).verb(Verb::Patch);
+    cluster.server().faults().add(lost.resource("apiextensions.k8s.io", "customresourcedefinitions").once());
+    env.webhooks().install([conversion()]).await.unwrap_err();
+    let api: Api<CustomResourceDefinition> = Api::all(cluster.client());
+    let strategy = async || api.get("as.example.com").await.unwrap().spec.conversion.unwrap().strategy;
+    assert_eq!(strategy().await, "Webhook", "the request was carried out");
+    env.stop().await.unwrap();
+    assert_eq!(strategy().await, "None");
+}
+
 #[tokio::test]
 async fn webhooks_on_an_existing_cluster_belong_to_one_environment_and_are_removed_with_it() {
     let cluster = over_tcp().start().await.unwrap();
-    let url: http::Uri = cluster.listener().unwrap().url().parse().unwrap();
-    let existing = async || {
-        let cluster = Cluster::Existing(Box::new(kube::Config::new(url.clone())));
-        let within = Duration::from_millis(100);
-        Environment::builder().cluster(cluster).webhooks_within(within).start().await.unwrap()
-    };
-    let (first, second) = (existing().await, existing().await);
+    let (first, second) = (on(&cluster).start().await.unwrap(), on(&cluster).start().await.unwrap());
     let api: Api<ValidatingWebhookConfiguration> = Api::all(cluster.client());
     let names = async || {
         let listed = api.list(&ListParams::default()).await.unwrap().items;
