@@ -200,25 +200,32 @@ impl fmt::Debug for InstallCrds<'_> {
 ///
 /// # Errors
 ///
-/// The API server rejects a deletion, or a definition still exists after a minute because its objects have finalizers.
+/// The API server rejects a deletion, or a definition still exists after a minute because its objects have finalizers. The other
+/// definitions are deleted nevertheless; the error is the first one.
 pub async fn uninstall_crds(
     client: &kube::Client,
     crds: &[CustomResourceDefinition],
 ) -> Result<(), CrdError> {
     let api: Api<CustomResourceDefinition> = Api::all(client.clone());
-    for crd in crds {
-        match api.delete(&crd.name_any(), &DeleteParams::default()).await {
-            Ok(_) => {}
-            Err(kube::Error::Api(status)) if status.code == 404 => {}
-            Err(error) => return Err(CrdError::Refused { name: crd.name_any(), reason: text_of(&error) }),
-        }
-    }
+    let (mut deleted, mut refused) = (Vec::new(), None);
     for crd in crds {
         let name = crd.name_any();
-        let removed = poll(GONE_WITHIN, || gone(&api, &name)).await;
-        removed.map_err(|unmet| CrdError::Remains { name, reason: unmet.last })?;
+        match api.delete(&name, &DeleteParams::default()).await {
+            Ok(_) => deleted.push(name),
+            Err(kube::Error::Api(status)) if status.code == 404 => {}
+            Err(error) => {
+                refused.get_or_insert(CrdError::Refused { name, reason: text_of(&error) });
+            }
+        }
     }
-    Ok(())
+    for name in deleted {
+        let removed = poll(GONE_WITHIN, || gone(&api, &name)).await;
+        if let Err(unmet) = removed {
+            // A minute for each of several definitions that remain would be too long.
+            return Err(refused.unwrap_or(CrdError::Remains { name, reason: unmet.last }));
+        }
+    }
+    refused.map_or(Ok(()), Err)
 }
 
 async fn established(api: &Api<CustomResourceDefinition>, name: &str) -> Result<(), String> {

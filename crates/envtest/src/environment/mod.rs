@@ -228,22 +228,27 @@ impl Environment {
     ///
     /// # Errors
     ///
-    /// A definition, webhook or role could not be removed, or a process had to be killed.
+    /// A definition, webhook or role could not be removed, or a process had to be killed. The other parts are stopped nevertheless.
     pub async fn stop(self) -> Result<(), StopError> {
-        // Processes are stopped even if a removal fails. Webhooks are removed first: deleting the objects of a definition can require a
-        // conversion, which nothing answers once the operator has ended.
+        // Each part is stopped even if another one fails, because nothing stops it later. Webhooks are removed first: deleting the
+        // objects of a definition can require a conversion, which nothing answers once the operator has ended.
         let is_kept = matches!(self.cluster, ClusterServer::Existing);
-        let webhooks =
-            if is_kept || !self.clean_up.is_empty() { self.webhooks.uninstall().await } else { Ok(()) };
-        let removed = uninstall_crds(&self.client, &self.clean_up).await;
-        let installed = self.installed.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let rights = if is_kept { uninstall(&self.client, installed).await } else { Ok(()) };
-        if let ClusterServer::Processes(control_plane) = self.cluster {
-            control_plane.stop().await?;
+        let mut failures: Vec<StopError> = Vec::new();
+        if is_kept || !self.clean_up.is_empty() {
+            failures.extend(self.webhooks.uninstall().await.into_iter().map(StopError::from));
         }
-        webhooks?;
-        rights?;
-        Ok(removed?)
+        failures.extend(uninstall_crds(&self.client, &self.clean_up).await.err().map(StopError::from));
+        if is_kept {
+            let installed = self.installed.into_inner().unwrap_or_else(PoisonError::into_inner);
+            // In reverse order: bindings were installed after roles.
+            for object in installed.into_iter().rev() {
+                failures.extend(object.remove(&self.client).await.err().map(StopError::from));
+            }
+        }
+        if let ClusterServer::Processes(control_plane) = self.cluster {
+            failures.extend(control_plane.stop().await.err().map(StopError::from));
+        }
+        StopError::of(failures)
     }
 }
 
@@ -262,15 +267,6 @@ impl fmt::Debug for Environment {
     }
 }
 
-/// Removes roles and bindings of users.
-async fn uninstall(client: &kube::Client, objects: Vec<InstalledObject>) -> Result<(), UserError> {
-    // In reverse order: bindings were installed after roles.
-    for object in objects.into_iter().rev() {
-        object.remove(client).await?;
-    }
-    Ok(())
-}
-
 /// Failure to stop an environment.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -287,4 +283,22 @@ pub enum StopError {
     /// A process did not exit after SIGTERM.
     #[error(transparent)]
     ControlPlane(#[from] ControlPlaneError),
+    /// Several parts failed, in this order.
+    #[error("the environment has not stopped completely: {}", texts(.0))]
+    Several(Vec<StopError>),
+}
+
+impl StopError {
+    /// Result of a stop with these failures.
+    fn of(mut failures: Vec<Self>) -> Result<(), Self> {
+        match failures.len() {
+            0 => Ok(()),
+            1 => Err(failures.remove(0)),
+            _ => Err(Self::Several(failures)),
+        }
+    }
+}
+
+fn texts(failures: &[StopError]) -> String {
+    failures.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }

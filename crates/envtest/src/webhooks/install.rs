@@ -67,24 +67,25 @@ impl WebhookHost {
         applied.map(drop).map_err(refused(manifest))
     }
 
-    /// Removes configurations, and restores conversions.
-    pub(crate) async fn uninstall(&self) -> Result<(), WebhookError> {
+    /// Removes configurations, and restores conversions. Goes on after a failure, and returns all failures.
+    pub(crate) async fn uninstall(&self) -> Vec<WebhookError> {
         let Installed { configurations, conversions } = std::mem::take(&mut *self.installed());
+        let mut failures = Vec::new();
         // Configurations first: a webhook that no server answers could refuse the changes that follow.
         for manifest in &configurations {
             match self.configurations(manifest).delete(manifest.name(), &DeleteParams::default()).await {
                 Err(kube::Error::Api(status)) if status.code == 404 => {}
-                outcome => drop(outcome.map_err(refused(manifest))?),
+                outcome => failures.extend(outcome.err().map(refused(manifest))),
             }
         }
         for (manifest, before) in &conversions {
             match self.patch_conversion(manifest, before).await {
                 // The definition was deleted, and its conversion with it.
                 Err(WebhookError::NoDefinition { .. }) => {}
-                outcome => outcome?,
+                outcome => failures.extend(outcome.err()),
             }
         }
-        Ok(())
+        failures
     }
 
     fn record_installed(&self, manifest: &Manifest) {

@@ -28,7 +28,7 @@ use kube::{
     api::{DeleteParams, ListParams, PostParams},
     core::DynamicObject,
 };
-use kube_apiserver_embedded::faults::{Action, Rule, Verb};
+use kube_apiserver_embedded::faults::{Action, Failure, Rule, Verb};
 use kube_envtest::{
     Builder, Cluster, Environment, Instance, Operator, OperatorError, StartError, Transport, WebhookError,
 };
@@ -329,6 +329,34 @@ async fn a_conversion_is_restored_although_the_answer_to_its_installation_was_lo
     assert_eq!(strategy().await, "Webhook", "the request was carried out");
     env.stop().await.unwrap();
     assert_eq!(strategy().await, "None");
+}
+
+#[tokio::test]
+async fn a_stop_goes_on_after_a_failure_and_reports_all_failures() {
+    let cluster = over_tcp().start().await.unwrap();
+    let mut plain = definition();
+    plain.spec.conversion = None;
+    let env = on(&cluster).crds([plain]).clean_up().start().await.unwrap();
+    // A `url` is that of another server, which is not asked whether it answers.
+    let named = |name: &str| {
+        let mut configuration = configuration(SERVED).remove(0);
+        configuration.metadata.name = Some(name.to_owned());
+        configuration.data["webhooks"][0]["clientConfig"] = json!({ "url": "https://127.0.0.1:1/x" });
+        configuration
+    };
+    env.webhooks().install([named("first"), named("second")]).await.unwrap();
+    let fails = || Rule::new(Action::Fail(Failure::Internal)).verb(Verb::Delete).once();
+    let faults = cluster.server().faults();
+    faults.add(fails().resource("admissionregistration.k8s.io", "validatingwebhookconfigurations"));
+    faults.add(fails().resource("apiextensions.k8s.io", "customresourcedefinitions"));
+    let error = env.stop().await.unwrap_err().to_string();
+    for object in ["ValidatingWebhookConfiguration first of the operator", "as.example.com"] {
+        assert!(error.contains(object), "{error}");
+    }
+    let api: Api<ValidatingWebhookConfiguration> = Api::all(cluster.client());
+    let left = api.list(&ListParams::default()).await.unwrap().items;
+    let left: Vec<String> = left.into_iter().map(|found| found.metadata.name.unwrap()).collect();
+    assert!(left.len() == 1 && left[0].starts_with("first-"), "{left:?}");
 }
 
 #[tokio::test]
