@@ -26,11 +26,19 @@ const WAITING_CHANGES: usize = 16_384;
 pub struct Progress {
     changes: ChangeLines,
     started: Instant,
-    commits: Receiver<(Duration, Commit)>,
-    /// Number of changes that did not fit into `commits` since the last report.
+    commits: Receiver<QueuedChange>,
+    /// Number of changes that did not fit into `commits` after the last one in it.
     left_out: Arc<AtomicU64>,
     /// Lines that are complete and were not returned yet.
     lines: VecDeque<String>,
+}
+
+/// A change that waits while the session carries out a request.
+struct QueuedChange {
+    at: Duration,
+    commit: Commit,
+    /// Number of changes that did not fit into the queue before this one.
+    left_out: u64,
 }
 
 impl Progress {
@@ -45,8 +53,17 @@ impl Progress {
         let started = Instant::now();
         // The observer must not block, because the server calls it for each write.
         let is_first = server.observe_commits(move |commit| {
-            if let Err(TrySendError::Full(_)) = sender.try_send((started.elapsed(), commit.clone())) {
-                counter.fetch_add(1, Ordering::Relaxed);
+            match sender.try_reserve() {
+                Ok(place) => {
+                    // The count goes with the next change, so that its line stands where changes are missing.
+                    let left_out = counter.swap(0, Ordering::Relaxed);
+                    place.send(QueuedChange { at: started.elapsed(), commit: commit.clone(), left_out });
+                }
+                Err(TrySendError::Full(())) => {
+                    counter.fetch_add(1, Ordering::Relaxed);
+                }
+                // The session has ended.
+                Err(TrySendError::Closed(())) => {}
             }
         });
         debug_assert!(is_first, "a server has one session");
@@ -62,10 +79,33 @@ impl Progress {
     /// Reports a failed reconcile of the operator.
     pub(super) fn failed(&mut self, failed: &FailedReconcile) {
         // Handle pending changes first: those that led to the reconcile belong in the same line.
-        while let Ok((at, commit)) = self.commits.try_recv() {
-            self.lines.extend(self.changes.commit(&commit, at));
+        while let Ok(change) = self.commits.try_recv() {
+            self.changed(&change);
         }
-        self.lines.extend(self.changes.failed(failed, self.started.elapsed()));
+        self.report_left_out();
+        let line = self.changes.failed(failed, self.started.elapsed());
+        self.lines.extend(line.as_deref().map(aligned));
+    }
+
+    /// Adds the lines that a change completes.
+    fn changed(&mut self, change: &QueuedChange) {
+        let QueuedChange { at, commit, left_out } = change;
+        if *left_out > 0 {
+            self.lines.push_back(left_out_line(*left_out));
+        }
+        let line = self.changes.commit(commit, *at);
+        self.lines.extend(line.as_deref().map(aligned));
+    }
+
+    /// Adds a line about the changes that were left out, if the queue is empty: changes in it came before them.
+    fn report_left_out(&mut self) {
+        if !self.commits.is_empty() {
+            return;
+        }
+        let left_out = self.left_out.swap(0, Ordering::Relaxed);
+        if left_out > 0 {
+            self.lines.push_back(left_out_line(left_out));
+        }
     }
 
     /// Forgets failures, because another program of the operator starts.
@@ -80,12 +120,11 @@ impl Progress {
     /// Dropping the future loses no line.
     pub async fn next_line(&mut self) -> String {
         loop {
-            if let Some(line) = self.lines.pop_front() {
-                return aligned(&line);
+            if self.lines.is_empty() {
+                self.report_left_out();
             }
-            let left_out = self.left_out.swap(0, Ordering::Relaxed);
-            if left_out > 0 {
-                return format!("    ({left_out} changes were left out)");
+            if let Some(line) = self.lines.pop_front() {
+                return line;
             }
             let (started, next) = (self.started, self.changes.next());
             let quiet = async {
@@ -98,13 +137,21 @@ impl Progress {
                 biased;
                 // Changes come before the end of a silence, which they may have ended.
                 commit = self.commits.recv() => match commit {
-                    Some((at, commit)) => self.lines.extend(self.changes.commit(&commit, at)),
+                    Some(change) => self.changed(&change),
                     None => std::future::pending().await,
                 },
-                () = quiet => self.lines.extend(self.changes.quiet(self.started.elapsed())),
+                () = quiet => {
+                    let lines = self.changes.quiet(self.started.elapsed());
+                    self.lines.extend(lines.iter().map(|line| aligned(line)));
+                }
             }
         }
     }
+}
+
+/// Line about changes that were left out.
+fn left_out_line(count: u64) -> String {
+    format!("    ({count} changes were left out)")
 }
 
 /// Right-aligns the first word of a line in a column of 12 characters, like the verbs of cargo's status lines.
@@ -116,10 +163,26 @@ fn aligned(line: &str) -> String {
 #[cfg(test)]
 mod tests {
     use k8s_openapi::api::core::v1::ConfigMap;
-    use kube::{Api, api::PostParams};
+    use kube::{
+        Api,
+        api::{DeleteParams, PostParams},
+    };
     use kube_apiserver_embedded::Options;
 
     use super::*;
+
+    fn map(number: usize) -> ConfigMap {
+        let mut map = ConfigMap::default();
+        map.metadata.name = Some(format!("map-{number}"));
+        map
+    }
+
+    /// Number in a line about changes that were left out.
+    fn left_out(line: &str) -> u64 {
+        let count =
+            line.trim_start().strip_prefix('(').and_then(|rest| rest.strip_suffix(" changes were left out)"));
+        count.expect("a line with a number").parse().expect("a number")
+    }
 
     /// An operator that writes without a pause while the session is busy must not fill its memory.
     #[tokio::test(start_paused = true)]
@@ -128,16 +191,32 @@ mod tests {
         let mut progress = Progress::with_room_for(&server, 2);
         let maps: Api<ConfigMap> = Api::default_namespaced(kube::Client::new(server.service(), "default"));
         for number in 0..5 {
-            let mut map = ConfigMap::default();
-            map.metadata.name = Some(format!("map-{number}"));
-            maps.create(&PostParams::default(), &map).await.expect("a ConfigMap");
+            maps.create(&PostParams::default(), &map(number)).await.expect("a ConfigMap");
+        }
+        assert_eq!(progress.commits.len(), 2);
+        let line = progress.next_line().await;
+        // The server itself may write as well.
+        assert!(left_out(&line) >= 3, "{line}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn changes_that_are_left_out_are_reported_after_those_before_them() {
+        let server = ApiServer::start(Options::default());
+        // The server itself writes as well, less than fits.
+        let mut progress = Progress::with_room_for(&server, 100);
+        progress.changes.define("", "configmaps", "Map", "Namespaced");
+        let maps: Api<ConfigMap> = Api::default_namespaced(kube::Client::new(server.service(), "default"));
+        maps.create(&PostParams::default(), &map(0)).await.expect("a ConfigMap");
+        maps.delete("map-0", &DeleteParams::default()).await.expect("a deletion");
+        for number in 1..200 {
+            maps.create(&PostParams::default(), &map(number)).await.expect("a ConfigMap");
         }
         let line = progress.next_line().await;
-        let count =
-            line.trim_start().strip_prefix('(').and_then(|rest| rest.strip_suffix(" changes were left out)"));
-        let count: u64 = count.expect("a line with a number").parse().expect("a number");
-        // The server itself may write as well.
-        assert!(count >= 3, "{line}");
-        assert_eq!(progress.commits.len(), 2);
+        assert!(line.contains("default/map-0  created → deleted"), "{line}");
+        assert!(left_out(&progress.next_line().await) >= 100);
+        // The queue has room for later changes again.
+        maps.delete("map-1", &DeleteParams::default()).await.expect("a deletion");
+        let line = progress.next_line().await;
+        assert!(line.contains("default/map-1  created → deleted"), "{line}");
     }
 }
