@@ -6,4 +6,5 @@ mod empty_lists;
 mod hostile;
 mod large_numbers;
 mod options;
+mod second_round;
 mod sockets;

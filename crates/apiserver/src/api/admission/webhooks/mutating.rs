@@ -129,14 +129,18 @@ impl MutatingWebhooks {
         let owners = object.as_deref().map(|object| object["metadata"]["managedFields"].clone());
         let mut review = ReviewedState::new(attributes, object);
         for (place, webhook) in webhooks.iter().enumerate() {
-            if only.is_some_and(|only| !only.contains(&place)) {
-                continue;
-            }
             let Some(form) = webhook.criteria.matches(attributes, review.object(), &self.equivalents)? else {
                 continue;
             };
+            // As in kube-apiserver, the second round also matches the webhooks that it does not call: a condition that cannot be
+            // evaluated any more refuses the request.
+            if !review.matches_conditions(webhook, &form).await? {
+                continue;
+            }
+            if only.is_some_and(|only| !only.contains(&place)) {
+                continue;
+            }
             match review.call(webhook, &form).await? {
-                WebhookReply::NotCalled => continue,
                 WebhookReply::Unchanged => {}
                 WebhookReply::Changed => round.record_change(),
             }
@@ -208,25 +212,43 @@ impl<'a> ReviewedState<'a> {
         }
     }
 
+    /// Whether the match conditions of a webhook hold, which see the objects in its version.
+    async fn matches_conditions(&mut self, webhook: &Webhook, form: &ReceivedAs) -> Result<bool, ApiError> {
+        if webhook.conditions.is_empty() {
+            return Ok(true); // without a conversion, which may fail
+        }
+        self.prepare(form).await?;
+        self.invocation(form).matches_conditions(webhook)
+    }
+
+    /// Converts the objects to the version of a webhook, unless they are in that version.
+    async fn prepare(&mut self, form: &ReceivedAs) -> Result<(), ApiError> {
+        if self.last.as_ref().is_some_and(|last| last.form.is(form)) {
+            return Ok(());
+        }
+        // In kube-apiserver, the plugin and its caller both wrap the error.
+        let wrapped =
+            |error: ApiError| ApiError::internal_error(ApiError::internal_error(error.message()).message());
+        self.convert_to(form).await.map_err(wrapped)
+    }
+
+    /// The request in the version of a webhook, for which the objects were [prepared](Self::prepare).
+    fn invocation<'b>(&'b self, form: &'b ReceivedAs) -> Invocation<'b> {
+        let attributes = self.attributes;
+        let (served, old) = match form {
+            ReceivedAs::Requested => (attributes.served, attributes.old),
+            ReceivedAs::Equivalent(served) => {
+                (&**served, self.last.as_ref().and_then(|last| last.old.as_ref()))
+            }
+        };
+        Invocation { attributes, served, object: self.object(), old }
+    }
+
     /// Calls a webhook.
     async fn call(&mut self, webhook: &Webhook, form: &ReceivedAs) -> Result<WebhookReply, ApiError> {
         let attributes = self.attributes;
-        if !self.last.as_ref().is_some_and(|last| last.form.is(form)) {
-            // In kube-apiserver, the plugin and its caller both wrap the error.
-            let wrapped = |error: ApiError| {
-                ApiError::internal_error(ApiError::internal_error(error.message()).message())
-            };
-            self.convert_to(form).await.map_err(wrapped)?;
-        }
-        let Some(last) = &mut self.last else { return Ok(WebhookReply::NotCalled) };
-        let (served, old) = match form {
-            ReceivedAs::Requested => (attributes.served, attributes.old),
-            ReceivedAs::Equivalent(served) => (&**served, last.old.as_ref()),
-        };
-        let invocation = Invocation { attributes, served, object: last.object.as_ref(), old };
-        if !invocation.matches_conditions(webhook)? {
-            return Ok(WebhookReply::NotCalled);
-        }
+        self.prepare(form).await?;
+        let invocation = self.invocation(form);
         let since = Instant::now();
         let outcome = invocation.call(webhook, WebhookKind::Mutating).await;
         outcome.warnings.into_iter().for_each(|warning| attributes.warn(warning));
@@ -236,12 +258,13 @@ impl<'a> ReviewedState<'a> {
         };
         measure(webhook, attributes, WebhookKind::Mutating, since, &patched);
         let new = match patched {
-            Ok(Some(new)) => decoded(attributes, served, new, ChangedBy::Webhook)?,
+            Ok(Some(new)) => decoded(attributes, invocation.served, new, ChangedBy::Webhook)?,
             Ok(None) => return Ok(WebhookReply::Unchanged),
             Err(failure) => {
                 return consequence(webhook, failure).map_or(Ok(WebhookReply::Unchanged), Err);
             }
         };
+        let Some(last) = &mut self.last else { return Ok(WebhookReply::Unchanged) };
         last.patched = true;
         if last.object.as_ref() == Some(&new) {
             return Ok(WebhookReply::Unchanged);
@@ -304,8 +327,6 @@ impl<'a> ReviewedState<'a> {
 
 /// Result of a webhook that allows a request.
 enum WebhookReply {
-    /// The match conditions of the webhook do not hold.
-    NotCalled,
     Unchanged,
     /// The webhook has patched the object, which differs now.
     Changed,
