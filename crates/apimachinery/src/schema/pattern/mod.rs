@@ -277,6 +277,17 @@ mod tests {
         assert!(Patterns::default().get(&deep).unwrap().is_none(), "accepted, and not checked");
     }
 
+    /// Rule of `repeatIsValid` in Go's `regexp/syntax/parse.go`.
+    #[test]
+    fn repetitions_inside_of_a_part_that_never_occurs_do_not_count() {
+        check(r"^((a{1000}){0}b){2}$", &["bb"], &["ab", "b"]);
+        assert!(Patterns::default().get(r"((a{1000}){0,0}b){1000}").is_ok());
+        for (source, count) in [("((a{1000}){0,}b){2}", "{2}"), ("((a{1001}){0}b){2}", "{1001}")] {
+            let error = Patterns::default().get(source).unwrap_err();
+            assert_eq!(error, format!("error parsing regexp: invalid repeat count: `{count}`"), "{source}");
+        }
+    }
+
     #[test]
     fn a_pattern_beyond_the_bounds_is_not_checked_and_the_others_are() {
         let mut patterns = Patterns::default();

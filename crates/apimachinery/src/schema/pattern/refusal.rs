@@ -96,6 +96,10 @@ fn repetitions(ast: &Ast, source: &str, translation: &Translation) -> Result<u32
                 RepetitionRange::Bounded(_, most) => *most,
             };
             let inner = repetitions(&repetition.ast, source, translation)?;
+            // Go's `repeatIsValid` does not look into a part that never occurs. With `{0,}` it may occur.
+            if matches!(range, RepetitionRange::Exactly(0) | RepetitionRange::Bounded(_, 0)) {
+                return Ok(1);
+            }
             let all = inner.saturating_mul(times.max(1));
             if times > REPETITIONS || all > REPETITIONS {
                 return Err(refusal("invalid repeat count", own));
