@@ -48,7 +48,7 @@ impl BuiltinKind for CronJob {
             errors.extend(invalid("spec.timeZone", zone, &schedule::check_time_zone(zone)));
         }
         errors.extend(supported(spec, "concurrencyPolicy", "spec", &["Allow", "Forbid", "Replace"]));
-        errors.extend(job::validate_of_template(new, JOB_SPEC));
+        errors.extend(job::validate_of_template(new, old, JOB_SPEC));
         // Each Job gets its own selector when it is created, so the template must not have one.
         let template = &spec["jobTemplate"]["spec"];
         if !template["selector"].is_null() {

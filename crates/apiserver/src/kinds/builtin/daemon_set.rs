@@ -78,7 +78,7 @@ impl BuiltinKind for DaemonSet {
         // For DaemonSets the error about a changed selector comes first, for other workloads last.
         let mut errors: Vec<FieldError> = workload::keep_selector(new, old).into_iter().collect();
         errors.extend(workload::validate_daemon_selector(&new["spec"]));
-        errors.extend(pod_spec::validate(new, pod_spec::IN_WORKLOAD));
+        errors.extend(pod_spec::validate(new, old, pod_spec::IN_WORKLOAD));
         errors.extend(workload::validate_endless(&new["spec"], "DaemonSet"));
         errors.extend(workload::validate_numbers(&new["spec"], &["minReadySeconds"]));
         errors.extend(validate_strategy(&new["spec"]["updateStrategy"]));

@@ -30,7 +30,7 @@ impl BuiltinKind for Deployment {
         let spec = &new["spec"];
         // The errors have kube-apiserver's order.
         let mut errors = workload::validate_numbers(spec, &["replicas"]);
-        errors.extend(workload::validate_template("deployment", "invalid label selector", new));
+        errors.extend(workload::validate_template("deployment", "invalid label selector", new, old));
         errors.extend(validate_strategy(&spec["strategy"]));
         errors.extend(workload::validate_numbers(
             spec,

@@ -53,11 +53,11 @@ impl BuiltinKind for Job {
 
     fn validate(&self, _resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
         let mut errors = validate_generated_selector(new, old);
-        errors.extend(validate_spec(new));
+        errors.extend(validate_spec(new, old));
         errors.extend(host_names(new));
         // kube-apiserver validates the spec of an update twice, and reports each error twice.
         if let Some(old) = old {
-            errors.extend(validate_spec(new));
+            errors.extend(validate_spec(new, Some(old)));
             errors.extend(validate_update(old, new));
         }
         errors

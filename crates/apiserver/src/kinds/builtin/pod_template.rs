@@ -19,8 +19,8 @@ impl BuiltinKind for PodTemplate {
         within(object, "template", pod_spec::default);
     }
 
-    fn validate(&self, _resource: &Resource, new: &Value, _old: Option<&Value>) -> Vec<FieldError> {
-        pod_spec::validate(new, POD_SPEC)
+    fn validate(&self, _resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
+        pod_spec::validate(new, old, POD_SPEC)
     }
 
     fn pod_spec(&self) -> Option<&'static str> {

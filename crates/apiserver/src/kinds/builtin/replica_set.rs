@@ -22,7 +22,7 @@ impl BuiltinKind for ReplicaSet {
     fn validate(&self, _resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
         // kube-apiserver's message says "deployment", because its code was copied from there.
         let mut errors = workload::validate_numbers(&new["spec"], &["replicas", "minReadySeconds"]);
-        errors.extend(workload::validate_template("deployment", "invalid label selector", new));
+        errors.extend(workload::validate_template("deployment", "invalid label selector", new, old));
         errors.extend(workload::keep_selector(new, old));
         errors
     }

@@ -40,9 +40,9 @@ impl BuiltinKind for ReplicationController {
         }
     }
 
-    fn validate(&self, _resource: &Resource, new: &Value, _old: Option<&Value>) -> Vec<FieldError> {
+    fn validate(&self, _resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
         let mut errors = workload::validate_label_map(&new["spec"]);
-        errors.extend(pod_spec::validate(new, pod_spec::IN_WORKLOAD));
+        errors.extend(pod_spec::validate(new, old, pod_spec::IN_WORKLOAD));
         errors.extend(workload::validate_endless(&new["spec"], "ReplicationController"));
         errors
     }

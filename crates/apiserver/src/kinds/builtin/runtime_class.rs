@@ -34,7 +34,8 @@ impl BuiltinKind for RuntimeClass {
         errors.extend(pod_spec::validate_limits(&new["overhead"]["podFixed"], "overhead"));
         let scheduling = &new["scheduling"];
         errors.extend(labels(&scheduling["nodeSelector"], "scheduling.nodeSelector"));
-        errors.extend(pod_spec::validate_tolerations(scheduling, "scheduling"));
+        let gated = pod_spec::GatedValues::default();
+        errors.extend(pod_spec::validate_tolerations(scheduling, "scheduling", gated));
         errors.extend(repeated_tolerations(list(scheduling, "tolerations")));
         errors.extend(old.map(|old| immutable("", old, new, &["handler"])).unwrap_or_default());
         errors

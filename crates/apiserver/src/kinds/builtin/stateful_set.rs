@@ -59,10 +59,10 @@ impl BuiltinKind for StatefulSet {
         let (of_selector, validity) = workload::validate_selector("statefulset", "", spec);
         errors.extend(of_selector);
         // An older server may have accepted an invalid template. Updates of other fields stay possible without repairing it.
-        let was_valid = old.is_none_or(|old| validate_pods(old).is_empty());
+        let was_valid = old.is_none_or(|old| validate_pods(old, Some(old)).is_empty());
         if validity == workload::SelectorValidity::Usable {
             if was_valid {
-                errors.extend(validate_pods(new));
+                errors.extend(validate_pods(new, old));
             }
             // kube-apiserver validates the metadata of the template twice, and skips only the first time for such sets.
             errors.extend(pod_spec::validate_template_metadata(&spec["template"], "spec.template"));
@@ -152,8 +152,8 @@ fn default_spec(spec: &mut Value) {
 }
 
 /// Validates the pod template as the controller completes it. A volume of each claim replaces the template's own volume of that name; host
-/// name and subdomain are ignored, because the controller sets them.
-fn validate_pods(set: &Value) -> Vec<FieldError> {
+/// name and subdomain are ignored, because the controller sets them. `old` is the set before an update.
+fn validate_pods(set: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let mut volumes: BTreeMap<&str, Value> = BTreeMap::new();
     for claim in list(&set["spec"], "volumeClaimTemplates") {
         let name = text(&claim["metadata"], "name");
@@ -174,7 +174,7 @@ fn validate_pods(set: &Value) -> Vec<FieldError> {
             spec["volumes"] = volumes.into_values().chain(own).collect();
         }
     });
-    pod_spec::validate(&json!({"spec": {"template": template}}), pod_spec::IN_WORKLOAD)
+    pod_spec::validate(&json!({"spec": {"template": template}}), old, pod_spec::IN_WORKLOAD)
 }
 
 fn validate_policies(spec: &Value) -> Vec<FieldError> {

@@ -25,10 +25,10 @@ const NUMBERS: [&str; 7] = [
 const MANY_COMPLETIONS: i64 = 100_000;
 const MUCH_PARALLELISM: i64 = 10_000;
 
-/// Validates the spec of a Job, including its selector.
-pub(super) fn validate_spec(job: &Value) -> Vec<FieldError> {
+/// Validates the spec of a Job, including its selector; `old` is the Job before an update.
+pub(super) fn validate_spec(job: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let spec = &job["spec"];
-    let mut errors = validate_of_template(job, "spec");
+    let mut errors = validate_of_template(job, old, "spec");
     let selector = &spec["selector"];
     if selector.is_null() {
         errors.push(FieldError::required("spec.selector", ""));
@@ -45,8 +45,12 @@ pub(super) fn validate_spec(job: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// Validates the Job spec at `path` of a Job or a CronJob, except for the selector.
-pub(in crate::kinds::builtin) fn validate_of_template(object: &Value, path: &str) -> Vec<FieldError> {
+/// Validates the Job spec at `path` of a Job or a CronJob, except for the selector; `old` is the object before an update.
+pub(in crate::kinds::builtin) fn validate_of_template(
+    object: &Value,
+    old: Option<&Value>,
+    path: &str,
+) -> Vec<FieldError> {
     // The limits keep the text of the indexes in the status small. Above `MAX_INDEXED` completions, `MAX_OF_MANY` applies.
     const MAX_INDEXED: i64 = 100_000;
     const MAX_OF_MANY: i64 = 10_000;
@@ -125,7 +129,7 @@ pub(in crate::kinds::builtin) fn validate_of_template(object: &Value, path: &str
     let replacements: &[&str] = if has_policy { &["Failed"] } else { &["Failed", "TerminatingOrFailed"] };
     errors.extend(supported(spec, "podReplacementPolicy", path, replacements));
     let template = format!("{path}.template.spec");
-    errors.extend(pod_spec::validate(object, &template));
+    errors.extend(pod_spec::validate(object, old, &template));
     let field = format!("{template}.restartPolicy");
     errors.extend(match text(&spec["template"]["spec"], "restartPolicy") {
         // Defaults have turned an absent policy into `Always`, which a Job cannot use, so kube-apiserver reports it as missing.

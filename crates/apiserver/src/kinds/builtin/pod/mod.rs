@@ -75,7 +75,7 @@ impl BuiltinKind for Pod {
         match old {
             None => pod_spec::validate_new_pod(new),
             Some(old) => {
-                let mut errors = pod_spec::validate_pod(new);
+                let mut errors = pod_spec::validate_pod(new, Some(old));
                 errors.extend(pod_spec::pod_annotation_updates(old, new));
                 errors.extend(pod_update::validate(old, new));
                 errors
@@ -92,7 +92,7 @@ impl BuiltinKind for Pod {
                     let why = "static pods do not support ephemeral containers";
                     return vec![FieldError::forbidden("", why)];
                 }
-                let mut errors = pod_spec::validate_pod(new);
+                let mut errors = pod_spec::validate_pod(new, Some(old));
                 errors.extend(pod_spec::pod_annotation_updates(old, new));
                 errors.extend(pod_update::validate_ephemeral_containers(old, new));
                 errors

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::constraints;
 use crate::kinds::builtin::shared::fields::{elements, keep_write, list, put, text};
-use crate::kinds::builtin::shared::pod_spec;
+use crate::kinds::builtin::shared::pod_spec::{self, GatedValues};
 
 /// Checks that an update changes only mutable parts of the spec: images, a shorter deadline, added tolerations, removed scheduling gates.
 /// While the pod has scheduling gates, it may also add constraints on nodes.
@@ -45,7 +45,7 @@ pub(super) fn validate(old: &Value, new: &Value) -> Vec<FieldError> {
         ));
     } else {
         // kube-apiserver validates the tolerations here a second time, and reports errors twice.
-        errors.extend(pod_spec::validate_tolerations(after, "spec"));
+        errors.extend(pod_spec::validate_tolerations(after, "spec", GatedValues::of(Some(before))));
     }
     errors.extend(new_gates(before, after));
     // Permitted changes are undone in a copy, which must then equal the old spec.

@@ -48,7 +48,7 @@ pub(super) fn validate(old: &Value, new: &Value) -> Vec<FieldError> {
     if old["spec"]["os"]["name"] == "windows" {
         return vec![FieldError::forbidden("[]", "windows pods cannot be resized")];
     }
-    let mut errors = pod_spec::validate_pod(new);
+    let mut errors = pod_spec::validate_pod(new, Some(old));
     // The status of an older pod may lack the class, which then follows from the old spec.
     let class = match text(&old["status"], "qosClass") {
         "" => qos_class(&old["spec"]),

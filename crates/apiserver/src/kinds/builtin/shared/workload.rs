@@ -94,15 +94,16 @@ pub(in crate::kinds::builtin) fn validate_selector(
     (errors, SelectorValidity::Usable)
 }
 
-/// Validates the selector and the pod template of a workload.
+/// Validates the selector and the pod template of a workload; `old` is the workload before an update.
 pub(in crate::kinds::builtin) fn validate_template(
     kind: &str,
     unusable: &str,
     object: &Value,
+    old: Option<&Value>,
 ) -> Vec<FieldError> {
     let (mut errors, validity) = validate_selector(kind, unusable, &object["spec"]);
     if validity == SelectorValidity::Usable {
-        errors.extend(pod_spec::validate(object, pod_spec::IN_WORKLOAD));
+        errors.extend(pod_spec::validate(object, old, pod_spec::IN_WORKLOAD));
         // Deployments share this code with ReplicaSets in kube-apiserver, including the name in the message.
         errors.extend(validate_endless(&object["spec"], "ReplicaSet"));
     }

@@ -13,8 +13,8 @@ pub(in crate::kinds::builtin) use defaults::{default, default_volume_sources};
 pub(in crate::kinds::builtin) use disabled::drop_disabled;
 pub(in crate::kinds::builtin) use discouraged_fields::{claim_fractions, warnings};
 pub(in crate::kinds::builtin) use validation::{
-    is_mirror, node_selector, pod_annotation_updates, validate, validate_limits, validate_new_pod,
-    validate_pod, validate_template_metadata, validate_tolerations,
+    GatedValues, is_mirror, node_selector, pod_annotation_updates, validate, validate_limits,
+    validate_new_pod, validate_pod, validate_template_metadata, validate_tolerations,
 };
 
 /// Path of the pod spec in workloads and Jobs.

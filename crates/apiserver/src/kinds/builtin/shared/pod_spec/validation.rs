@@ -4,6 +4,7 @@ mod annotation_rules;
 mod container_resources;
 mod containers;
 mod environment;
+mod gated_values;
 mod handlers;
 mod placement;
 mod security;
@@ -30,6 +31,7 @@ use crate::kinds::builtin::shared::label_selector::invalid;
 pub(in crate::kinds::builtin) use annotation_rules::{is_mirror, pod_annotation_updates};
 use annotation_rules::{pod_annotations, profiles_that_differ};
 use container_resources::ResourceOwner;
+pub(in crate::kinds::builtin) use gated_values::GatedValues;
 pub(in crate::kinds::builtin) use placement::{node_selector, tolerations as validate_tolerations};
 
 const PULL_POLICIES: [&str; 3] = ["Always", "IfNotPresent", "Never"];
@@ -60,14 +62,19 @@ struct PodRules<'a> {
     claims: BTreeSet<&'a str>,
 }
 
-/// Validates a pod template. `path` is the path of its spec.
-pub(in crate::kinds::builtin) fn validate(object: &Value, path: &str) -> Vec<FieldError> {
+/// Validates the pod template of an object; `old` is the object before an update. `path` is the path of the spec.
+pub(in crate::kinds::builtin) fn validate(
+    object: &Value,
+    old: Option<&Value>,
+    path: &str,
+) -> Vec<FieldError> {
     let parent = path.strip_suffix(".spec").unwrap_or_default();
     let Some(template) = at(object, parent) else {
         return Vec::new();
     };
     let mut errors = validate_template_metadata(template, parent);
-    errors.extend(validate_spec(template, path, Enclosing::Template));
+    let gated = GatedValues::of(old.and_then(|old| at(old, path)));
+    errors.extend(validate_spec(template, path, Enclosing::Template, gated));
     errors.extend(profiles_that_differ(template, path));
     if !list(&template["spec"], "ephemeralContainers").is_empty() {
         let why = "ephemeral containers not allowed in pod template";
@@ -93,11 +100,12 @@ pub(in crate::kinds::builtin) fn validate_limits(limits: &Value, path: &str) -> 
     container_resources::validate(&resources, ResourceOwner::Container, &BTreeSet::new(), path)
 }
 
-/// Validates the annotations and the spec of a pod.
-pub(in crate::kinds::builtin) fn validate_pod(pod: &Value) -> Vec<FieldError> {
+/// Validates the annotations and the spec of a pod; `old` is the pod before an update.
+pub(in crate::kinds::builtin) fn validate_pod(pod: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let (metadata, spec) = (&pod["metadata"], &pod["spec"]);
     let mut errors = pod_annotations(metadata, spec, "metadata.annotations");
-    errors.extend(validate_spec(pod, "spec", Enclosing::Pod(metadata)));
+    let gated = GatedValues::of(old.map(|old| &old["spec"]));
+    errors.extend(validate_spec(pod, "spec", Enclosing::Pod(metadata), gated));
     // kube-apiserver checks the following in pods, but not in templates. Admission sets the service account of all pods except mirror pods.
     if text(spec, "serviceAccountName").is_empty() {
         for (index, volume) in list(spec, "volumes").iter().enumerate() {
@@ -121,7 +129,7 @@ pub(in crate::kinds::builtin) fn validate_pod(pod: &Value) -> Vec<FieldError> {
 
 /// Validates a new pod, with the rules that updates do not have.
 pub(in crate::kinds::builtin) fn validate_new_pod(pod: &Value) -> Vec<FieldError> {
-    let mut errors = validate_pod(pod);
+    let mut errors = validate_pod(pod, None);
     let spec = &pod["spec"];
     if !list(spec, "ephemeralContainers").is_empty() {
         // Ephemeral containers are added to running pods, through a subresource.
@@ -135,7 +143,12 @@ pub(in crate::kinds::builtin) fn validate_new_pod(pod: &Value) -> Vec<FieldError
     errors
 }
 
-fn validate_spec(object: &Value, path: &str, enclosing: Enclosing<'_>) -> Vec<FieldError> {
+fn validate_spec(
+    object: &Value,
+    path: &str,
+    enclosing: Enclosing<'_>,
+    gated: GatedValues,
+) -> Vec<FieldError> {
     let spec = &object["spec"];
     let (volumes, mut errors) = volume_sources::validate(spec, path, enclosing);
     let names = list(spec, "resourceClaims").iter().map(|claim| text(claim, "name"));
@@ -150,7 +163,7 @@ fn validate_spec(object: &Value, path: &str, enclosing: Enclosing<'_>) -> Vec<Fi
     errors.extend(supported(spec, "restartPolicy", path, &["Always", "OnFailure", "Never"]));
     errors.extend(supported(spec, "dnsPolicy", path, &DNS_POLICIES));
     errors.extend(labels(&spec["nodeSelector"], &format!("{path}.nodeSelector")));
-    errors.extend(security::of_pod(spec, path));
+    errors.extend(security::of_pod(spec, path, gated));
     errors.extend(placement::affinity(spec, path));
     errors.extend(name_resolution(spec, &format!("{path}.dnsConfig")));
     errors.extend(gates(spec, path));
@@ -167,7 +180,7 @@ fn validate_spec(object: &Value, path: &str, enclosing: Enclosing<'_>) -> Vec<Fi
     for field in ["hostname", "subdomain"] {
         errors.extend(name(spec, field, path, names::label));
     }
-    errors.extend(placement::tolerations(spec, path));
+    errors.extend(placement::tolerations(spec, path, gated));
     for (index, alias) in list(spec, "hostAliases").iter().enumerate() {
         let path = format!("{path}.hostAliases[{index}]");
         errors.extend(address(text(alias, "ip"), &format!("{path}.ip")));

@@ -5,7 +5,7 @@ use kube_apimachinery::go::quote;
 use kube_apimachinery::status::FieldError;
 use serde_json::{Map, Value, json};
 
-use super::{CONTAINERS, placement};
+use super::{CONTAINERS, GatedValues, placement};
 use crate::kinds::builtin::shared::field_checks::{descending_path, invalid_text};
 use crate::kinds::builtin::shared::fields::{list, text};
 
@@ -103,7 +103,7 @@ fn annotated_tolerations(text: &str, path: &str) -> Vec<FieldError> {
     match decode::json(text.as_bytes()) {
         Ok(decoded) => {
             let spec = json!({"tolerations": decoded.value});
-            let errors = placement::tolerations(&spec, path);
+            let errors = placement::tolerations(&spec, path, GatedValues::default());
             // Errors have the name of the annotation in place of the field's.
             let renamed = |error: FieldError| FieldError {
                 field: error.field.replacen("tolerations", TOLERATIONS, 1),

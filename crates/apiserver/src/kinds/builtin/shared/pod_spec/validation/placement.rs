@@ -6,6 +6,7 @@ use kube_apimachinery::names;
 use kube_apimachinery::status::FieldError;
 use serde_json::Value;
 
+use super::GatedValues;
 use crate::kinds::builtin::shared::field_checks::{duplicate, invalid_text, supported};
 use crate::kinds::builtin::shared::fields::{list, text};
 use crate::kinds::builtin::shared::label_selector::{self, invalid};
@@ -24,7 +25,11 @@ enum LabelValues {
 }
 
 /// Validates the tolerations of a pod spec, or of another object with the field.
-pub(in crate::kinds::builtin) fn tolerations(spec: &Value, path: &str) -> Vec<FieldError> {
+pub(in crate::kinds::builtin) fn tolerations(
+    spec: &Value,
+    path: &str,
+    gated: GatedValues,
+) -> Vec<FieldError> {
     let mut errors = Vec::new();
     for (index, toleration) in list(spec, "tolerations").iter().enumerate() {
         let path = format!("{path}.tolerations[{index}]");
@@ -54,8 +59,11 @@ pub(in crate::kinds::builtin) fn tolerations(spec: &Value, path: &str) -> Vec<Fi
                 errors.push(invalid_text(field, value, "value must be empty when `operator` is 'Exists'"));
             }
             "Exists" => {}
-            // Comparisons are behind the feature gate `TaintTolerationComparisonOperators`, which is off by default. Nevertheless the
-            // message for them names them as supported.
+            "Lt" | "Gt" if gated.comparisons => {
+                let why = compared_number(value).err();
+                errors.extend(why.map(|why| invalid_text(format!("{path}.value"), value, why)));
+            }
+            // Nevertheless the message names comparisons as supported.
             "Lt" | "Gt" => {
                 errors.push(FieldError::not_supported(field, operator, &["Equal", "Exists", "Lt", "Gt"]));
             }
@@ -66,6 +74,23 @@ pub(in crate::kinds::builtin) fn tolerations(spec: &Value, path: &str) -> Vec<Fi
         }
     }
     errors
+}
+
+/// Checks the value of a toleration that compares: a decimal integer in the only form that Go's `content.IsDecimalInteger` accepts, within
+/// 64 bits.
+///
+/// # Errors
+/// The reason why it is none.
+fn compared_number(value: &str) -> Result<(), &'static str> {
+    let digits = value.strip_prefix('-').unwrap_or(value);
+    let is_canonical = value == "0"
+        || (digits.starts_with(|c: char| ('1'..='9').contains(&c))
+            && digits.bytes().all(|byte| byte.is_ascii_digit()));
+    match value {
+        "" => Err("must be non-empty"),
+        _ if is_canonical && value.parse::<i64>().is_ok() => Ok(()),
+        _ => Err("must be a valid decimal integer in canonical form"),
+    }
 }
 
 /// Validates the affinity of a pod to nodes and other pods.

@@ -4,7 +4,7 @@ use kube_apimachinery::go_struct::internal_text;
 use kube_apimachinery::status::FieldError;
 use serde_json::Value;
 
-use super::{PodRules, windows_options};
+use super::{GatedValues, PodRules, windows_options};
 use crate::kinds::builtin::shared::field_checks::{
     descending_path, duplicate, in_range, invalid_text, required, supported, too_long,
 };
@@ -122,7 +122,7 @@ fn app_armor(context: &Value, path: &str) -> Vec<FieldError> {
 }
 
 /// Validates the security context of a pod.
-pub(super) fn of_pod(spec: &Value, path: &str) -> Vec<FieldError> {
+pub(super) fn of_pod(spec: &Value, path: &str, gated: GatedValues) -> Vec<FieldError> {
     let context = &spec["securityContext"];
     let path = format!("{path}.securityContext");
     let mut errors = ids(context, &["fsGroup", "runAsUser", "runAsGroup"], &path);
@@ -141,8 +141,8 @@ pub(super) fn of_pod(spec: &Value, path: &str) -> Vec<FieldError> {
     errors.extend(windows_options::options(context, &path));
     errors.extend(app_armor(context, &path));
     errors.extend(supported(context, "supplementalGroupsPolicy", &path, &["Merge", "Strict"]));
-    // `MountOption` is behind the feature gate `SELinuxMount`, which is off by default.
-    errors.extend(supported(context, "seLinuxChangePolicy", &path, &["Recursive"]));
+    let policies: &[&str] = if gated.mount_option { &["MountOption", "Recursive"] } else { &["Recursive"] };
+    errors.extend(supported(context, "seLinuxChangePolicy", &path, policies));
     errors
 }
 

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::kinds::builtin::test_helpers::default;
+use crate::kinds::builtin::test_helpers::{check, default};
 
 fn errors_of(errors: &[FieldError]) -> Vec<String> {
     errors.iter().map(ToString::to_string).collect()
@@ -303,4 +303,75 @@ fn mounts_and_devices_do_not_overlap() {
             "volumeDevices[1].name: Invalid value: \"v\": must not already exist in volumeMounts",
         ]
     );
+}
+
+/// An object of this kind with these fields in its pod spec.
+fn with_fields(kind: &str, fields: &Value) -> Value {
+    let mut spec = json!({"containers": [{"name": "c", "image": "i"}]});
+    if kind == "CronJob" {
+        spec["restartPolicy"] = "Never".into();
+    }
+    spec.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+    let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": spec});
+    let mut object = match kind {
+        "PodTemplate" => json!({"template": template}),
+        "CronJob" => {
+            json!({"spec": {"schedule": "* * * * *", "jobTemplate": {"spec": {"template": template}}}})
+        }
+        _ => json!({"spec": {"selector": {"matchLabels": {"a": "b"}}, "template": template}}),
+    };
+    object["metadata"] = json!({"name": "x"});
+    default(kind, &mut object);
+    object
+}
+
+/// Rule of kube-apiserver's `useOnlyRecursiveSELinuxChangePolicy`: any policy in the old spec permits all policies.
+#[test]
+fn an_update_may_choose_any_policy_for_selinux_labels_if_the_old_spec_has_one() {
+    for (kind, path) in [
+        ("Deployment", "spec.template.spec"),
+        ("DaemonSet", "spec.template.spec"),
+        ("ReplicaSet", "spec.template.spec"),
+        ("StatefulSet", "spec.template.spec"),
+        ("CronJob", "spec.jobTemplate.spec.template.spec"),
+        ("PodTemplate", "template.spec"),
+    ] {
+        let of =
+            |policy: &str| with_fields(kind, &json!({"securityContext": {"seLinuxChangePolicy": policy}}));
+        let refused = |policy: &str, supported: &str| {
+            let field = format!("{path}.securityContext.seLinuxChangePolicy");
+            format!("{field}: Unsupported value: \"{policy}\": supported values: {supported}")
+        };
+        let (plain, recursive, option) = (with_fields(kind, &json!({})), of("Recursive"), of("MountOption"));
+        let gated = refused("MountOption", "\"Recursive\"");
+        check(kind, &option, None, &[&gated]);
+        check(kind, &option, Some(&plain), &[&gated]);
+        check(kind, &option, Some(&recursive), &[]);
+        check(kind, &of("x"), Some(&option), &[&refused("x", "\"MountOption\", \"Recursive\"")]);
+    }
+}
+
+/// Rule of kube-apiserver's `allowTaintTolerationComparisonOperators`.
+#[test]
+fn an_update_may_have_tolerations_that_compare_if_the_old_spec_has_one() {
+    let of = |operator: &str, value: &str| {
+        let toleration = json!({"key": "a", "operator": operator, "value": value});
+        with_fields("Deployment", &json!({"tolerations": [toleration]}))
+    };
+    let less = of("Lt", "-5");
+    check(
+        "Deployment",
+        &less,
+        Some(&of("Equal", "5")),
+        &[
+            "spec.template.spec.tolerations[0].operator: Unsupported value: \"Lt\": supported values: \"Equal\", \"Exists\", \"Lt\", \"Gt\"",
+        ],
+    );
+    check("Deployment", &less, Some(&of("Gt", "5")), &[]);
+    for wrong in ["05", "-0", "+5", "5.0", "9223372036854775808"] {
+        let field = "spec.template.spec.tolerations[0].value";
+        let why = "must be a valid decimal integer in canonical form";
+        let error = format!("{field}: Invalid value: \"{wrong}\": {why}");
+        check("Deployment", &of("Gt", wrong), Some(&less), &[&error]);
+    }
 }
