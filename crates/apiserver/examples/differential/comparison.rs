@@ -323,10 +323,13 @@ pub(crate) fn is_recent(text: &str) -> bool {
 
 /// Whether a word is a UID, a cluster IP or a node port.
 fn is_chosen(word: &str) -> bool {
-    let is_port = word.parse::<u16>().is_ok_and(|port| (30_000..32_768).contains(&port));
     is_uid(word)
-        || is_port
+        || is_node_port(word)
         || word.parse::<std::net::Ipv4Addr>().is_ok_and(|address| address.octets()[0] == 10)
+}
+
+fn is_node_port(word: &str) -> bool {
+    word.parse::<u16>().is_ok_and(|port| (30_000..32_768).contains(&port))
 }
 
 /// Whether a patch has copied a node port to another field of a port, such as `targetPort`.
@@ -334,7 +337,7 @@ fn is_copied_port(path: &str, genuine: &Number, ours: &Number) -> bool {
     let is_port = path.ends_with(".targetPort") || path.ends_with(".port");
     is_port
         && path.contains(".spec.ports[")
-        && [genuine, ours].iter().all(|port| is_chosen(&port.to_string()))
+        && [genuine, ours].iter().all(|port| is_node_port(&port.to_string()))
 }
 
 fn is_uid(word: &str) -> bool {
@@ -399,22 +402,30 @@ fn without_times(text: &str) -> String {
     out + rest
 }
 
-/// Masks node ports in a quoted object, or in the error about a duplicate.
+/// Masks node ports in a quoted object, or in the error about a duplicate. A patch may have copied one to another field of a port, such as
+/// `targetPort`: there, numbers from the range of node ports are masked, also in the error about an invalid value.
 fn without_node_ports(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
-    // `nodePort` and `healthCheckNodePort`.
-    while let Some((before, after)) = rest.split_once("odePort") {
+    // `nodePort`, `healthCheckNodePort`, `targetPort` and `port`, and their names in Go.
+    while let Some(at) = rest.find("ort") {
+        let (name, after) = rest.split_at(at + "ort".len());
         let value = after.trim_start_matches(['\\', '"', ':']);
-        let value = value.strip_prefix(" Duplicate value: ").unwrap_or(value);
-        let number = value.trim_start_matches(|c: char| c.is_ascii_digit());
-        out += before;
-        out += "odePort";
+        let invalid = value.strip_prefix(" Invalid value: ");
+        let value = invalid.or_else(|| value.strip_prefix(" Duplicate value: ")).unwrap_or(value);
+        let (number, end) = value.split_at(value.len() - value.trim_start_matches(is_digit).len());
+        let is_copied = (name.ends_with("port") || name.ends_with("Port")) && is_node_port(number);
+        let is_own = name.ends_with("odePort") && invalid.is_none();
+        out += name;
         out += &after[..after.len() - value.len()];
-        out += if number.len() < value.len() { "*" } else { "" };
-        rest = number;
+        out += if is_copied || (is_own && !number.is_empty()) { "*" } else { number };
+        rest = end;
     }
     out + rest
+}
+
+fn is_digit(c: char) -> bool {
+    c.is_ascii_digit()
 }
 
 /// Masks UIDs in a quoted object, such as that of a Job in its labels.
