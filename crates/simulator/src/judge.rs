@@ -251,7 +251,10 @@ fn compare_worlds(
             difference => Suspect::about(difference.name()),
         };
         let oracle = rule_of(difference);
-        let when = if *step == last { "at the end".to_owned() } else { format!("after step {step}") };
+        let (when, suspect) = match *step {
+            step if step == last => ("at the end".to_owned(), suspect),
+            step => (format!("after step {step}"), suspect.until(step)),
+        };
         let title = format!("{when}, {difference}");
         let details = differences.iter().skip(1).take(3).map(ToString::to_string).collect();
         return Some(Violation { oracle, title, suspect, details });

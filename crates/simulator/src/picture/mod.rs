@@ -101,9 +101,11 @@ fn shown(entries: &[Entry]) -> Vec<&Entry> {
 
 /// Column of the guilty write.
 fn guilty_place(shown: &[&Entry], finding: &Finding) -> Option<usize> {
-    let actions: Vec<Action> = shown.iter().map(|entry| entry.action.clone()).collect();
-    let others: Vec<Action> = finding.without_faults().iter().map(|entry| entry.action.clone()).collect();
-    guilty(&actions, &others, finding.suspect()).and_then(Guilty::place)
+    let actions =
+        |entries: &[Entry]| entries.iter().map(|entry| entry.action.clone()).collect::<Vec<Action>>();
+    let (run, without_faults) = (actions(finding.entries()), actions(finding.without_faults()));
+    let place = guilty(&run, &without_faults, finding.suspect()).and_then(Guilty::place)?;
+    shown.iter().position(|entry| std::ptr::eq(*entry, &finding.entries()[place]))
 }
 
 fn escaped(text: &str) -> String {

@@ -7,8 +7,12 @@ use super::Action;
 /// Subject of a violation, from which the guilty write is determined.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) enum Suspect {
-    /// Objects or families, such as `configmaps default/page-*`, and remote systems, such as `remote cloud`.
-    About(Vec<String>),
+    About {
+        /// Objects or families, such as `configmaps default/page-*`, and remote systems, such as `remote cloud`.
+        names: Vec<String>,
+        /// Number of the step after which the world was judged, if that was not the last one.
+        last_step: Option<usize>,
+    },
     /// The last call that this error names, which the API server refuses.
     CallOf(String),
     /// The state after the last change.
@@ -26,7 +30,23 @@ impl Suspect {
     /// Like [`about`](Self::about), but several objects contradict each other.
     pub(crate) fn about_all<'n>(names: impl IntoIterator<Item = &'n str>) -> Self {
         let family = |name: &str| name.split('#').next().unwrap_or_default().to_owned();
-        Self::About(names.into_iter().map(family).collect())
+        Self::About { names: names.into_iter().map(family).collect(), last_step: None }
+    }
+
+    /// Only actions up to the end of this step can be guilty: later ones cannot have caused what the world was after it.
+    pub(crate) fn until(self, step: usize) -> Self {
+        match self {
+            Self::About { names, .. } => Self::About { names, last_step: Some(step) },
+            other => other,
+        }
+    }
+
+    /// The actions that can be guilty.
+    fn possible<'a>(&self, actions: &'a [Action]) -> &'a [Action] {
+        let Self::About { last_step: Some(last), .. } = self else { return actions };
+        let mut steps = actions.iter().enumerate().filter(|(_, action)| matches!(action, Action::Step(_)));
+        let end = steps.nth(*last).map_or(actions.len(), |(place, _)| place);
+        &actions[..end]
     }
 
     /// Whether an action is a call that the error names.
@@ -42,11 +62,11 @@ impl Suspect {
     /// Whether an action concerns an object or remote system of the violation.
     fn has(&self, action: &Action) -> bool {
         match (self, action) {
-            (Self::About(names), Action::Committed(change)) => {
+            (Self::About { names, .. }, Action::Committed(change)) => {
                 let family = change.family.to_string();
                 names.iter().any(|name| *name == family || fits(name, &family))
             }
-            (Self::About(names), Action::CarriedOut { name: call, .. }) => names.iter().any(|name| {
+            (Self::About { names, .. }, Action::CarriedOut { name: call, .. }) => names.iter().any(|name| {
                 name.strip_prefix("remote ").is_some_and(|remote| call.target == format!("at {remote}"))
             }),
             _ => false,
@@ -95,6 +115,9 @@ impl Guilty {
 /// first one that only this run has, the first one that only the run without faults has, the first one with other content, and the
 /// last one. If no action concerns the object, the first action of any object that only one of the runs has is guilty.
 pub(crate) fn guilty(run: &[Action], without_faults: &[Action], suspect: &Suspect) -> Option<Guilty> {
+    // A violation of the run without faults has no other run to compare with.
+    let has_other = !without_faults.is_empty();
+    let (run, without_faults) = (suspect.possible(run), suspect.possible(without_faults));
     let last = |is_last: &dyn Fn(&Action) -> bool| {
         run.iter().rposition(|action| label(action).is_some() && is_last(action)).map(Guilty::Last)
     };
@@ -104,13 +127,12 @@ pub(crate) fn guilty(run: &[Action], without_faults: &[Action], suspect: &Suspec
         Suspect::CallOf(_) => {
             return run.iter().rposition(|action| suspect.is_call(action)).map(Guilty::Last);
         }
-        Suspect::About(_) | Suspect::Unknown => {}
+        Suspect::About { .. } | Suspect::Unknown => {}
     }
     let about = |action: &Action| label(action).filter(|_| suspect.has(action));
     let with_content = |action: &Action| Some(format!("{} {:?}", about(action)?, content(action)));
     let last_about = last(&|action| suspect.has(action));
-    // A violation of the run without faults has no other run to compare with.
-    if without_faults.is_empty() {
+    if !has_other {
         return last_about;
     }
     let extra = |label: &dyn Fn(&Action) -> Option<String>| {

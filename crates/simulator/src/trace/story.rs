@@ -188,6 +188,24 @@ mod tests {
     }
 
     #[test]
+    fn later_steps_are_not_guilty_of_a_violation_after_an_earlier_one() {
+        let x = &Suspect::about("configmaps a/x");
+        let (late, in_time) = ("step; step; create x 2", "step; create x 1; step; change x 2");
+        check(
+            late,
+            in_time,
+            x,
+            &expect!["–  operator   changes configmaps a/x   ← only in the run without faults"],
+        );
+        check(
+            late,
+            in_time,
+            &x.clone().until(1),
+            &expect!["–  operator   creates configmaps a/x   ← only in the run without faults"],
+        );
+    }
+
+    #[test]
     fn of_two_objects_that_contradict_each_other_the_last_write_is_guilty() {
         let both = &Suspect::about_all(["configmaps a/x#2", "configmaps a/y"]);
         check(

@@ -56,7 +56,7 @@ const GUILTY: [(&str, &str); 26] = [
     ("lost_quorum", "changes pods default/t-1 .metadata.deletionGracePeriodSeconds"),
     ("lost_requeue", "changes tasks.corpus.dev default/t .status.phase"),
     ("moving_house", "creates configmaps default/cellar"),
-    ("observed_too_soon", "changes configmaps default/home .data.text"),
+    ("observed_too_soon", "creates configmaps default/home"),
     ("replaced_owner", "creates configmaps default/t-notes"),
     ("second_hand", "creates persistentvolumeclaims default/t-data"),
     ("skipped_stage", "changes tasks.corpus.dev default/t .status"),
