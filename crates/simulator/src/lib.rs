@@ -147,6 +147,8 @@
 //! - Of the API server's controllers, only the garbage collector and the protection of volumes can act late; the others act at
 //!   once after each commit. Webhooks of the operator are not called.
 //! - [`Explore::order`] draws random orders for the actions of one moment. It does not enumerate all orders.
+//! - [`Explore::failovers`] carries out requests to the API server after their process has lost the lease, but no calls of remote systems:
+//!   a remote system without protection against late calls is not found.
 //! - A pause stops requests, answers and watch events of a process, but its timers run.
 //! - A runnable of the operator that acts less often than every 30 s may be overlooked at the end of a run.
 //! - The simulation notices statics, and threads that the operator starts, only if runs differ because of them.

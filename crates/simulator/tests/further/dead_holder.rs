@@ -5,7 +5,6 @@
 use crate::common::*;
 
 struct Migrations {
-    clusters: Cached<Cluster>,
     /// Name of this process in the lock.
     identity: String,
     variant: Variant,
@@ -15,15 +14,22 @@ impl Reconciler for Migrations {
     type Request = ObjectKey<Cluster>;
 
     async fn reconcile(&self, key: &ObjectKey<Cluster>, cx: &Context) -> Result<Action, ReconcileError> {
-        let Some(cluster) = self.clusters.get(key)? else { return Ok(Action::done()) };
+        let lock = in_default::<ConfigMap>("migration-lock");
+        // The cache may not show yet what an earlier leader has migrated.
+        let Some(cluster) = cx.client().get(key).await? else { return Ok(Action::done()) };
         let version = &cluster.spec.version;
         if cluster.status().version.as_ref() == Some(version) {
+            // The migration is done, and perhaps its process ended before it gave the lock back.
+            cx.client().delete_key(&lock).await?;
             return Ok(Action::done());
         }
-        let lock = in_default::<ConfigMap>("migration-lock");
         let held = match cx.client().get(&lock).await? {
             Some(held) => held,
-            None => cx.client().create(&map("default", "migration-lock", "holder", &self.identity)).await?,
+            None => {
+                let mut lock = map("default", "migration-lock", "holder", &self.identity);
+                set_controller_reference(&cluster, &mut lock)?;
+                cx.client().create(&lock).await?
+            }
         };
         let holder = held.data.as_ref().and_then(|data| data.get("holder"));
         if holder != Some(&self.identity) && self.variant == Variant::Buggy {
@@ -32,8 +38,8 @@ impl Reconciler for Migrations {
         // Only the leader is here, so the lock of another process is one that it left behind.
         cx.client().apply(&map("default", "schema", "version", version)).await?;
         let status = ClusterStatus { version: Some(version.clone()), ..ClusterStatus::default() };
-        cx.client().delete_key(&lock).await?;
         cx.client().apply_status(key, &status).await?;
+        cx.client().delete_key(&lock).await?;
         Ok(Action::done())
     }
 }
@@ -41,8 +47,8 @@ impl Reconciler for Migrations {
 fn simulation(variant: Variant) -> Simulation {
     let add = move |manager: &Manager| -> Result<(), AddError> {
         let identity = format!("{:08x}", fastrand::u32(..));
-        let migrations = Migrations { clusters: manager.cached(), identity, variant };
-        Builder::managed_by(manager).for_kind::<Cluster>().complete(migrations)?;
+        let migrations = Migrations { identity, variant };
+        Builder::managed_by(manager).for_kind::<Cluster>().owns::<ConfigMap>().complete(migrations)?;
         Ok(())
     };
     Simulation::new("migrations", add)

@@ -1,25 +1,33 @@
 //! Further operators with one bug each, and a corrected version of each, written against the public API only: a search with its
 //! defaults must find the bug, and find nothing in the corrected version.
 
+mod adopted_database;
 mod backup_of_now;
+mod became_ready;
 mod common;
 mod dead_holder;
 mod deaf_selector;
+mod debounced_edit;
 mod double_rotation;
+mod drained_for_less;
 mod dropped_reconcile;
 mod endless_migration;
 mod error_is_absence;
 mod expired_preview;
 mod failed_for_ever;
+mod fixed_grace;
 mod foreign_owner;
 mod forgotten_expectation;
 mod gives_up;
 mod gone_credentials;
+mod handed_over;
 mod immutable_job;
 mod last_error_wins;
+mod late_adoption;
 mod late_finalizer;
 mod lost_original;
 mod merged_finalizers;
+mod missed_cutover;
 mod missing_right;
 mod mixed_reads;
 mod newest_by_time;
@@ -28,6 +36,8 @@ mod orphan_sweeper;
 mod outdated_bundle;
 mod overlapping_pools;
 mod polled_drain;
+mod previous_only;
+mod remembered_condition;
 mod remembered_name;
 mod removed_by_index;
 mod same_port;
@@ -36,6 +46,7 @@ mod stale_grant;
 mod stale_status;
 mod sticky_field;
 mod stripped_label;
+mod taken_name;
 mod token_of_generation;
 mod two_passwords;
 mod unwatched_namespaces;
@@ -53,25 +64,33 @@ enum Variant {
 }
 
 /// Guilty write of each operator, as the stories mark it.
-const GUILTY: [(&str, &str); 38] = [
+const GUILTY: [(&str, &str); 49] = [
+    ("adopted_database", "changes clusters.further.dev default/db .status"),
     ("backup_of_now", "creates configmaps default/db-"),
+    ("became_ready", "changes configmaps default/db-proxy .data.upstream"),
     ("dead_holder", "changes clusters.further.dev default/db .status"),
     ("deaf_selector", "deletes resourcequotas red/quota"),
+    ("debounced_edit", "changes clusters.further.dev default/db .status"),
     ("double_rotation", "changes secrets default/root .metadata.annotations.further.dev/rotations"),
+    ("drained_for_less", "changes statefulsets.apps default/db .spec.replicas"),
     ("dropped_reconcile", "changes clusters.further.dev default/db .status"),
     ("endless_migration", "creates jobs.batch default/db-migrate-1"),
     ("error_is_absence", "changes configmaps default/db-settings .data.memory"),
     ("expired_preview", "deletes previews.further.dev default/pr-1"),
     ("failed_for_ever", "changes clusters.further.dev default/db .status"),
+    ("fixed_grace", "drop topic at broker orders"),
     ("foreign_owner", "creates configmaps monitoring/db-dashboard"),
     ("forgotten_expectation", "creates configmaps default/db-0"),
     ("gives_up", "changes clusters.further.dev default/db .status"),
     ("gone_credentials", "changes clusters.further.dev default/db .metadata.finalizers"),
+    ("handed_over", "changes deployments.apps default/shop .spec.replicas"),
     ("immutable_job", "apply jobs.batch default/db-migrate"),
     ("last_error_wins", "configmaps default/db-region-0"),
+    ("late_adoption", "changes configmaps default/db-data .metadata.ownerReferences"),
     ("late_finalizer", "remove record at dns db"),
     ("lost_original", "changes clusters.further.dev default/db .status"),
     ("merged_finalizers", "changes clusters.further.dev default/db .metadata.finalizers"),
+    ("missed_cutover", "creates configmaps default/traffic"),
     ("missing_right", "delete configmaps default/db-1"),
     ("mixed_reads", "changes configmaps default/db-config .data.user"),
     ("newest_by_time", "deletes configmaps default/db-blue"),
@@ -80,6 +99,8 @@ const GUILTY: [(&str, &str); 38] = [
     ("outdated_bundle", "changes configmaps default/db-ca-bundle .data.ca.crt"),
     ("overlapping_pools", "changes configmaps default/m .metadata.labels.further.dev/pool"),
     ("polled_drain", "decommission at ring member 1"),
+    ("previous_only", "deletes deployments.apps default/db-1"),
+    ("remembered_condition", "changes stores.further.dev default/vault .status"),
     ("remembered_name", "create user at database db"),
     ("removed_by_index", "changes ingresses.networking.k8s.io default/gateway .spec.rules"),
     ("same_port", "changes clusters.further.dev default/green .status"),
@@ -88,6 +109,7 @@ const GUILTY: [(&str, &str); 38] = [
     ("stale_status", "changes clusters.further.dev default/db .status"),
     ("sticky_field", "changes configmaps default/db-config .data.version"),
     ("stripped_label", "create configmaps default/db-config"),
+    ("taken_name", "changes clusters.further.dev default/db .status"),
     ("token_of_generation", "create volume at storage db"),
     ("two_passwords", "set password at database app"),
     ("unwatched_namespaces", "creates configmaps blue/contact"),
@@ -95,8 +117,9 @@ const GUILTY: [(&str, &str); 38] = [
 ];
 
 /// Plans that the searches find, of operators for which this takes seconds.
-const LONG_SEARCHES: [(&str, &str); 5] = [
+const LONG_SEARCHES: [(&str, &str); 6] = [
     ("dead_holder", "crash after create configmaps default/migration-lock #1"),
+    ("drained_for_less", "begin the next step before patch pods default/db-2 #1"),
     ("old_status", "shuffle the order of actions #2"),
     ("polled_drain", "refuse with reset decommission at ring member 1 #1"),
     ("stale_status", "let the next step pass before patch clusters.further.dev/status default/db #3"),

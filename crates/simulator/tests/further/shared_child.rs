@@ -51,10 +51,14 @@ fn simulation(variant: Variant) -> Simulation {
         let half = |own| Half { clusters: manager.cached(), maps: manager.cached(), own, variant };
         Builder::managed_by(manager).for_kind::<Cluster>().named("settings").complete(half("main"))?;
         let to_cluster = |map: &ConfigMap| (map.name_any() == "plugins").then(|| in_default::<Cluster>("db"));
-        Builder::managed_by(manager)
-            .for_requests("plugins")
-            .watches(Kind::new(MapFn(to_cluster)))
-            .complete(half("plugins"))?;
+        let mut plugins =
+            Builder::managed_by(manager).for_requests("plugins").watches(Kind::new(MapFn(to_cluster)));
+        if variant == Variant::Twin {
+            // The event of the Cluster may come after those of the plugins.
+            let itself = |cluster: &Cluster| ObjectKey::of(cluster);
+            plugins = plugins.watches(Kind::new(MapFn(itself)));
+        }
+        plugins.complete(half("plugins"))?;
         Ok(())
     };
     Simulation::new("clusters", add)

@@ -63,10 +63,14 @@ fn simulation(variant: Variant) -> Simulation {
         let progress = Progress { clusters: manager.cached(), maps: manager.cached(), variant };
         let reports =
             |map: &ConfigMap| (map.name_any() == "progress").then(|| in_default::<ConfigMap>("progress"));
-        Builder::managed_by(manager)
-            .for_requests("progress")
-            .watches(Kind::new(MapFn(reports)))
-            .complete(progress)?;
+        let mut reporting =
+            Builder::managed_by(manager).for_requests("progress").watches(Kind::new(MapFn(reports)));
+        if variant == Variant::Twin {
+            // The event of the Cluster may come after those of the reports.
+            let report_of = |_: &Cluster| Some(in_default::<ConfigMap>("progress"));
+            reporting = reporting.watches(Kind::new(MapFn(report_of)));
+        }
+        reporting.complete(progress)?;
         Ok(())
     };
     let report = |percent: i32| {
