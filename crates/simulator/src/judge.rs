@@ -284,14 +284,20 @@ fn compare_failures(
     Some(Violation { oracle: Oracle::Succeeds, title, suspect: Suspect::Unknown, details: Vec::new() })
 }
 
-/// Counts of a run without short-lived objects: a process that becomes the leader with an old view may create an
-/// object, and delete it again when it has received the events. If no other program has touched the object meanwhile,
-/// nothing is lost.
+/// Counts of a run without short-lived objects. A process that becomes the leader with an old view may create an object, and delete it
+/// again when it has received the events. And a request that arrives after its process was cut off may create an object, which the next
+/// leader deletes: no operator can prevent the creation. If no other program has touched the object meanwhile, nothing is lost.
 fn lasting_counts(outcome: &Outcome, plan: &Plan) -> BTreeMap<ObjectId, Counts> {
     let mut counts = outcome.counts.clone();
-    if !plan.deviations.iter().any(|deviation| deviation.what == DeviationKind::Hold(Until::Leading)) {
+    let has = |what| plan.deviations.iter().any(|deviation| deviation.what == what);
+    let has_old_view = has(DeviationKind::Hold(Until::Leading));
+    let cut_off = has(DeviationKind::CutOff).then(|| paused(&outcome.trace)).flatten();
+    if !has_old_view && cut_off.is_none() {
         return counts;
     }
+    let is_undone = |creator: Actor, remover: Actor| {
+        (has_old_view && creator == remover) || (cut_off == Some(creator) && remover.is_operator())
+    };
     let is_fault = |entry: &Entry| entry.action.is_deviation();
     // Before the first fault the run equals that without faults, whose counts contain such objects as well.
     let first = outcome.trace.iter().position(is_fault).unwrap_or(outcome.trace.len());
@@ -299,7 +305,9 @@ fn lasting_counts(outcome: &Outcome, plan: &Plan) -> BTreeMap<ObjectId, Counts> 
     for change in changes(&outcome.trace[first..]) {
         match change.verb {
             Verb::Created if change.actor.is_operator() => drop(created.insert(&change.id, change.actor)),
-            Verb::Deleted if created.get(&change.id) == Some(&change.actor) => {
+            Verb::Deleted
+                if created.get(&change.id).is_some_and(|creator| is_undone(*creator, change.actor)) =>
+            {
                 created.remove(&change.id);
                 if let Some(counts) = counts.get_mut(&change.family) {
                     counts.created = counts.created.saturating_sub(1);
@@ -312,6 +320,14 @@ fn lasting_counts(outcome: &Outcome, plan: &Plan) -> BTreeMap<ObjectId, Counts> 
         }
     }
     counts
+}
+
+/// The process that a plan pauses first.
+fn paused(trace: &[Entry]) -> Option<Actor> {
+    trace.iter().find_map(|entry| match &entry.action {
+        Action::Paused { actor, .. } => Some(*actor),
+        _ => None,
+    })
 }
 
 /// Sums up the counts of objects with names that the operator generates itself.
