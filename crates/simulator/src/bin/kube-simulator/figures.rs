@@ -10,7 +10,7 @@ use std::{
 
 use kube_simulator::{Explore, Simulation};
 
-use crate::{mutations, workloads};
+use crate::{creates, mutations, workloads};
 
 /// Number of traces of one plan that must be equal, and number of processes of each profile that produce them.
 const TRACES: usize = 1000;
@@ -39,11 +39,12 @@ impl fmt::Display for Figure {
 type Measure = fn() -> Result<Figure, String>;
 
 /// Names of the figures, as arguments of the program.
-const FIGURES: [(&str, Measure); 7] = [
+const FIGURES: [(&str, Measure); 8] = [
     ("determinism", determinism),
     ("mutations", mutations::play),
     ("start", || Ok(start())),
     ("reconciles", || Ok(reconciles())),
+    ("reconciles-in-creates", reconciles_in_creates),
     ("new-objects", || Ok(new_objects())),
     ("idle-day", || Ok(idle_day())),
     ("sweep", || Ok(sweep())),
@@ -115,7 +116,7 @@ fn determinism() -> Result<Figure, String> {
 }
 
 /// Processor time of this thread.
-fn processor_time() -> Duration {
+pub(crate) fn processor_time() -> Duration {
     // The first number is the time on a processor, which other programs do not change.
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let nanoseconds = text.split(' ').next().and_then(|number| number.parse().ok()).unwrap_or_default();
@@ -167,17 +168,42 @@ fn at_least(name: String, number: u32, time: Duration) -> Figure {
     }
 }
 
-/// Reconciles alone: the time of a run in which the operator leaves the objects as they are is subtracted.
-fn reconciles() -> Figure {
-    const OBJECTS: u32 = 100;
-    const WRITES: u32 = 25;
+/// Objects, and writes to each of them, whose reconciles are measured.
+const OBJECTS: u32 = 100;
+const WRITES: u32 = 25;
+
+/// Processor time of the reconciles alone: that of a run in which the operator leaves the objects as they are is subtracted.
+fn time_of_reconciles() -> Duration {
     let of = |writes| one_run(workloads::writes_to_each(OBJECTS as usize, writes));
-    let time = of(WRITES).saturating_sub(of(0));
+    of(WRITES).saturating_sub(of(0))
+}
+
+fn reconciles() -> Figure {
     at_least(
         format!("reconciles with a cached read and one write each, {WRITES} of each of {OBJECTS} objects"),
         OBJECTS * WRITES,
-        time,
+        time_of_reconciles(),
     )
+}
+
+/// Processor time of a create over HTTP on the machine for which [`RATE`] was chosen.
+const CREATE: Duration = Duration::from_micros(30);
+
+/// The same reconciles in units of a create over HTTP in the same run, so that the speed of the machine does not matter.
+fn reconciles_in_creates() -> Result<Figure, String> {
+    let create = creates::processor_time_of_one().map_err(|error| format!("creates over HTTP: {error}"))?;
+    let reconcile = time_of_reconciles() / (OBJECTS * WRITES);
+    let measured = reconcile.as_secs_f64() / create.as_secs_f64();
+    let goal = 1.0 / RATE / CREATE.as_secs_f64();
+    Ok(Figure {
+        name: format!(
+            "one of these reconciles of {reconcile:.0?}, in creates of a ConfigMap over HTTP, which take {create:.0?} of the API server"
+        ),
+        measured: format!("{measured:.1} creates"),
+        goal: format!("≤ {goal:.1} creates, as {RATE} a second where one takes {CREATE:.0?}"),
+        is_met: measured <= goal,
+        is_determinism: false,
+    })
 }
 
 /// Measures reconciles of new objects, including the requests that create these objects.

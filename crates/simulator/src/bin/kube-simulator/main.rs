@@ -8,6 +8,7 @@
 //! Exit code 0: all goals are met; 1: a bug was missed, an operator without a bug got a finding, or a figure misses its
 //! goal; 2: runs did not repeat; 3: the budget ended before some search.
 
+mod creates;
 mod figures;
 mod mutations;
 mod searches;
