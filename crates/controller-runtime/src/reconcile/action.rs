@@ -36,8 +36,8 @@ impl Action {
     /// Reconciles the request again after `delay`, or earlier if an event enqueues it. Resets the failure count of the request; no
     /// rate limit applies.
     ///
-    /// A delay of zero is the same as [`Action::requeue`]. So a computed delay that has become zero does not make the controller
-    /// reconcile in a loop without a pause. (In Go a delay of zero means no requeue. If the request is done, return [`Action::done`].)
+    /// A delay of zero is the same as [`Action::requeue`], so that a computed delay of zero causes no loop without a pause. In Go it
+    /// means no requeue; use [`Action::done`] for that.
     ///
     /// ```
     /// use std::time::Duration;

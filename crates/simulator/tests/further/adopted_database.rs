@@ -1,5 +1,5 @@
-//! A database that exists already counts as somebody else's, and is kept when its object is deleted. After a crash it may be the
-//! operator's own.
+//! The operator keeps a database that it has not created itself when the object is deleted. It takes any database that already exists
+//! for such a one, but after a crash that may be its own.
 //!
 //! Expected: same objects or remotes. Minimum plan: a crash after the creation of the database, or its answer is lost.
 

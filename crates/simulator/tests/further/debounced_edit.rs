@@ -1,4 +1,5 @@
-//! Edits within ten seconds are rolled out together, once. What is rolled out is the version of the first of them, which memory holds.
+//! The operator waits ten seconds after an edit, and rolls out the edits of that time together. It keeps the version of the first edit in
+//! memory, and rolls out that one in place of the last.
 //!
 //! Expected: same objects. Minimum plan: the next edit comes before the phase `Pending` is written.
 

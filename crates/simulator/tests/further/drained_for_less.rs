@@ -1,5 +1,5 @@
-//! Members are drained before a ring shrinks. That they are being drained is noted as a phase, which does not say for which size: when the
-//! user asks for an even smaller ring meanwhile, it shrinks by members that nobody has drained.
+//! Members are drained before a ring shrinks. The phase in the status says that they are being drained, but not for which size. If the user
+//! asks for an even smaller ring meanwhile, the operator also removes members that were not drained.
 //!
 //! Expected: the check. Minimum plan: the user shrinks the ring again before the phase is written.
 

@@ -1,5 +1,5 @@
-//! The number of replicas is left out of the applied Deployment as soon as an autoscaler exists. Until the autoscaler has set the number,
-//! nobody else owns it: the API server removes it, and its default takes its place, which is one.
+//! The operator applies a Deployment without a number of replicas as soon as an autoscaler exists. If the autoscaler has not set the number
+//! yet, the field has no other owner: the API server removes it, and the default of one replica applies.
 //!
 //! Expected: the check. Minimum plan: a crash after the autoscaler is created.
 

@@ -41,7 +41,7 @@ impl Reconciler for Cutovers {
         }
         let is_missed = now.duration_since(at) > TOLERANCE;
         let phase = if is_missed && self.variant == Variant::Buggy {
-            // "Nobody expects it any more."
+            // A cutover that comes late would surprise the users.
             "Missed"
         } else {
             cx.client().apply(&map("default", "traffic", "to", to)).await?;

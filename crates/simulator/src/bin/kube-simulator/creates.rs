@@ -9,7 +9,7 @@ use std::{
 use kube_apiserver_embedded::{ApiServer, Options};
 use serde_json::json;
 
-use crate::figures::processor_time;
+use crate::processor_time::processor_time;
 
 /// Creates that are measured, and earlier ones that are not: they load the code and the schema.
 const MEASURED: u32 = 2000;

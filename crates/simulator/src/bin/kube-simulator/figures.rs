@@ -10,7 +10,7 @@ use std::{
 
 use kube_simulator::{Explore, Simulation};
 
-use crate::{creates, mutations, workloads};
+use crate::{creates, mutations, processor_time::processor_time, workloads};
 
 /// Number of traces of one plan that must be equal, and number of processes of each profile that produce them.
 const TRACES: usize = 1000;
@@ -113,14 +113,6 @@ fn determinism() -> Result<Figure, String> {
         is_met: equal == TRACES,
         is_determinism: true,
     })
-}
-
-/// Processor time of this thread.
-pub(crate) fn processor_time() -> Duration {
-    // The first number is the time on a processor, which other programs do not change.
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
-    let nanoseconds = text.split(' ').next().and_then(|number| number.parse().ok()).unwrap_or_default();
-    Duration::from_nanos(nanoseconds)
 }
 
 fn took(work: impl FnOnce()) -> Duration {

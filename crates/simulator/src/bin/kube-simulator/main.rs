@@ -11,6 +11,7 @@
 mod creates;
 mod figures;
 mod mutations;
+mod processor_time;
 mod searches;
 mod workloads;
 
