@@ -62,14 +62,15 @@ pub(super) const SIGNING: SignerPermission = SignerPermission { subresource: "st
 impl SignerPermission {
     /// Returns the signer of a request, if the write needs a permission. The old state names it, because the write could change the name.
     fn signer<'a>(&self, attributes: &Attributes<'a>, object: &Value) -> Option<&'a str> {
-        let old = attributes.old?;
         let applies = attributes.operation == Operation::Update
             && attributes.is_below(GROUP, PLURAL)
             && attributes.subresource == self.subresource;
+        // Most writes are of other kinds, whose fields need no comparison.
+        let old = attributes.old.filter(|_| applies)?;
         let signs = ["certificate", "conditions"]
             .iter()
             .any(|field| old["status"][*field] != object["status"][*field]);
-        let needed = applies && (self.subresource != "status" || signs);
+        let needed = self.subresource != "status" || signs;
         needed.then(|| old["spec"]["signerName"].as_str().unwrap_or_default())
     }
 }
