@@ -47,10 +47,21 @@ fn resource(name: &CallName) -> &str {
 /// Deviations that happen when the answer of a call is due.
 pub(super) struct DueAnswer {
     pub(super) caller: Actor,
-    /// Whether the garbage collector acts first.
-    collects: bool,
+    /// The deviation that lets the garbage collector act first.
+    collects: Option<Deviation>,
     /// The deviation that loses the answer; `None` if it is delivered.
-    lost: Option<DeviationKind>,
+    lost: Option<Deviation>,
+}
+
+impl DueAnswer {
+    fn of(caller: Actor) -> Self {
+        Self { caller, collects: None, lost: None }
+    }
+
+    /// Deviations that have not happened.
+    pub(super) fn into_deviations(self) -> impl Iterator<Item = Deviation> {
+        self.collects.into_iter().chain(self.lost)
+    }
 }
 
 /// Effect of the plan on a call whose turn it is.
@@ -233,11 +244,13 @@ impl Run<'_> {
     /// Records a write that is carried out now.
     fn record_write(&mut self, seen: &Seen, call: String, number: u32) {
         let Seen { id, actor, .. } = seen;
-        if self.crashes_again(*actor) {
-            // The second crash uses the way of the first: it happens when the answer of the write is due.
-            let due = DueAnswer { caller: *actor, collects: false, lost: None };
-            let due = self.due.entry(*id).or_insert(due);
-            due.lost.get_or_insert(DeviationKind::CrashAfter(Restart::AtOnce));
+        if let Some(crash) = self.second_crash(*actor) {
+            // Like any crash after a write, it happens when the answer of the write is due.
+            let due = self.due.entry(*id).or_insert(DueAnswer::of(*actor));
+            match due.lost {
+                None => due.lost = Some(crash),
+                Some(_) => self.missed.push(crash),
+            }
         }
         let write = Write {
             call,
@@ -273,16 +286,12 @@ impl Run<'_> {
     fn note_due(&mut self, seen: &Seen, deviation: Deviation) {
         let Seen { id, actor, name } = seen;
         let what = deviation.what;
-        let due = self.due.entry(*id).or_insert(DueAnswer { caller: *actor, collects: false, lost: None });
-        let is_taken = if what == DeviationKind::CollectAfter { due.collects } else { due.lost.is_some() };
-        if is_taken {
+        let due = self.due.entry(*id).or_insert(DueAnswer::of(*actor));
+        let place = if what == DeviationKind::CollectAfter { &mut due.collects } else { &mut due.lost };
+        if place.is_some() {
             return self.missed.push(deviation);
         }
-        if what == DeviationKind::CollectAfter {
-            due.collects = true;
-            return;
-        }
-        due.lost = Some(what);
+        *place = Some(deviation);
         if what == DeviationKind::LoseAnswerAndEvents {
             let stream = actor.stream(resource(name));
             self.hub.hold(&stream);
@@ -325,16 +334,22 @@ impl Run<'_> {
             let place = CrashPlace { call: write.call.clone(), number: write.number, is_carried_out: true };
             self.note_crash_point(place);
         }
-        if self.due.get_mut(&id).is_some_and(|due| std::mem::take(&mut due.collects)) {
+        if self.due.get_mut(&id).is_some_and(|due| due.collects.take().is_some()) {
             // The answer is held back until the collector has acted.
             self.collect_early = true;
             return;
         }
-        match self.due.remove(&id).and_then(|due| due.lost) {
-            Some(DeviationKind::CrashAfter(restart)) => {
-                self.hub.remove(id);
-                self.crash(actor, &format!("without the answer to: {name}"), restart).await;
-            }
+        let lost = self.due.remove(&id).and_then(|due| due.lost).map(|deviation| deviation.what);
+        let crash = match lost {
+            Some(DeviationKind::CrashAfter(restart)) => Some(restart),
+            Some(DeviationKind::CrashAgain) => Some(Restart::AtOnce),
+            _ => None,
+        };
+        if let Some(restart) = crash {
+            self.hub.remove(id);
+            return self.crash(actor, &format!("without the answer to: {name}"), restart).await;
+        }
+        match lost {
             Some(DeviationKind::LoseAnswer | DeviationKind::LoseAnswerAndEvents) => {
                 self.hub.answer(id, CallResult::Lost);
                 self.log(Action::AnswerLost { actor, name });
@@ -356,20 +371,17 @@ impl Run<'_> {
         Some(self.plan.remove(place))
     }
 
-    /// Counts a write of a process, and returns whether the process crashes again after it.
-    fn crashes_again(&mut self, actor: Actor) -> bool {
-        let Actor::Process { life, .. } = actor else { return false };
+    /// Counts a write of a process, and returns the deviation that lets the process crash again after it.
+    fn second_crash(&mut self, actor: Actor) -> Option<Deviation> {
+        let Actor::Process { life, .. } = actor else { return None };
         let writes = self.writes_of_lives.entry(actor).or_default();
         *writes += 1;
         // Lives are counted from 0, so the writes of the first life, before any crash, do not count.
         let is_now = |deviation: &Deviation| {
             deviation.what == DeviationKind::CrashAgain && deviation.number == *writes
         };
-        let place = self.plan.iter().position(is_now).filter(|_| life > 0);
-        place.is_some_and(|place| {
-            self.plan.remove(place);
-            true
-        })
+        let place = self.plan.iter().position(is_now).filter(|_| life > 0)?;
+        Some(self.plan.remove(place))
     }
 
     fn pause(&mut self, actor: Actor, duration: Duration) {

@@ -342,6 +342,9 @@ impl<'d> Run<'d> {
             end = self.check_for_leaks().err().unwrap_or(End::Quiet);
         }
         let counts = self.truth.lock().counts.clone();
+        // Answers that never became due belong to calls that their callers gave up.
+        let due = self.due.into_values().flat_map(DueAnswer::into_deviations);
+        let did_not_happen = self.plan.into_iter().chain(self.missed).chain(due).collect();
         Outcome {
             end,
             trace: self.trace,
@@ -359,7 +362,7 @@ impl<'d> Run<'d> {
             held: self.held,
             blocked: self.blocked,
             crash_points: self.crash_points.unwrap_or_default(),
-            did_not_happen: [self.plan, self.missed].concat(),
+            did_not_happen,
         }
     }
 

@@ -393,7 +393,8 @@ impl Run<'_> {
             self.hub.release(&hold.stream);
         }
         // Deviations at calls of this life can no longer happen, because the hub has dropped the calls.
-        self.due.retain(|_, due| due.caller != actor);
+        let of_life = self.due.extract_if(.., |_, due| due.caller == actor);
+        self.missed.extend(of_life.flat_map(|(_, due)| due.into_deviations()));
     }
 
     /// Requests of processes under test that fail again and again, with their errors.

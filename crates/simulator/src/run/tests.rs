@@ -127,6 +127,42 @@ fn an_answer_is_lost_once() {
     assert_eq!(missed, [format!("crash after {call}")]);
 }
 
+/// Creates a map for each namespace, and gives up after a second.
+struct Hasty;
+
+impl Reconciler for Hasty {
+    type Request = ObjectKey<Namespace>;
+
+    async fn reconcile(&self, key: &ObjectKey<Namespace>, cx: &Context) -> Result<Next, ReconcileError> {
+        if key.name() == "red" {
+            let owner = map("owner");
+            let apply = cx.client().apply(&owner);
+            if let Ok(applied) = timeout(Duration::from_secs(1), apply).await {
+                applied?;
+            }
+        }
+        Ok(Next::done())
+    }
+}
+
+#[test]
+fn an_answer_that_nobody_waits_for_is_not_lost() {
+    let add = |manager: &Manager| -> Result<(), AddError> {
+        Builder::managed_by(manager).for_kind::<Namespace>().complete(Hasty)?;
+        Ok(())
+    };
+    let simulation = Simulation::new("hasty", add).step("a namespace is created", async |user| {
+        user.apply_yaml("{apiVersion: v1, kind: Namespace, metadata: {name: red}}").await
+    });
+    let call = "apply configmaps default/owner #1";
+    let lost = format!("lose the answer of {call}");
+    let (shown, missed) =
+        shown(&outcome_of(&simulation, &format!("cut off, and carry out late: {call}\n{lost}")));
+    assert!(shown.contains(&"operator creates configmaps default/owner".to_owned()), "{shown:?}");
+    assert!(shown.iter().all(|line| !line.ends_with("the answer is lost")), "{shown:?}");
+    assert_eq!(missed, [lost]);
+}
+
 #[test]
 fn the_collector_acts_before_a_crash_that_loses_the_answer() {
     let call = "delete configmaps default/owner #1";
