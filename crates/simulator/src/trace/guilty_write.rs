@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::Action;
+use crate::truth::{Change, Verb};
 
 /// Subject of a violation, from which the guilty write is determined.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -97,6 +98,8 @@ pub(crate) enum Guilty {
     Extra(usize),
     /// Index, in the run without faults, of an action that occurs less often in the run with faults.
     Missing(usize),
+    /// Index of a change of fields or of an object that another program had changed meanwhile.
+    Unread(usize),
     /// Index of the last action about the object of the violation.
     Last(usize),
 }
@@ -105,7 +108,7 @@ impl Guilty {
     /// Index in the run with faults; `None` if the action is missing there.
     pub(crate) fn place(self) -> Option<usize> {
         match self {
-            Self::Extra(place) | Self::Last(place) => Some(place),
+            Self::Extra(place) | Self::Unread(place) | Self::Last(place) => Some(place),
             Self::Missing(_) => None,
         }
     }
@@ -114,6 +117,9 @@ impl Guilty {
 /// Finds the guilty change or effect of an operator. Of the actions about the object of the violation, these are tried in order: the
 /// first one that only this run has, the first one that only the run without faults has, the first one with other content, and the
 /// last one. If no action concerns the object, the first action of any object that only one of the runs has is guilty.
+///
+/// An action that is missing may be the consequence of a change of what the operator had not read, such as a lost request. If only this
+/// run has such a change, the change is guilty instead.
 pub(crate) fn guilty(run: &[Action], without_faults: &[Action], suspect: &Suspect) -> Option<Guilty> {
     // A violation of the run without faults has no other run to compare with.
     let has_other = !without_faults.is_empty();
@@ -144,17 +150,68 @@ pub(crate) fn guilty(run: &[Action], without_faults: &[Action], suspect: &Suspec
     // A change that happens too often explains more than one whose content differs, which may be a
     // consequence.
     extra(&about)
-        .or_else(|| missing(&about))
+        .or_else(|| {
+            let missing = missing(&about)?;
+            Some(first_unread(run, without_faults).map_or(missing, Guilty::Unread))
+        })
         .or_else(|| extra(&with_content))
         .or(last_about)
         .or_else(|| extra(&label))
         .or_else(|| missing(&label))
 }
 
+/// Index of the first change of what the operator had not read, if the run without faults has none with the same label.
+fn first_unread(run: &[Action], without_faults: &[Action]) -> Option<usize> {
+    let others: Vec<Option<String>> =
+        unread_changes(without_faults).into_iter().map(|place| label(&without_faults[place])).collect();
+    unread_changes(run).into_iter().find(|place| !others.contains(&label(&run[*place])))
+}
+
+/// Indices of the changes by an operator of fields that another program had changed since the reconcile began, or of an object that it
+/// had replaced since then.
+fn unread_changes(actions: &[Action]) -> Vec<usize> {
+    let is_unread = |place: &usize| {
+        let is_possible = |change: &&Change| change.actor.is_operator() && change.verb == Verb::Changed;
+        let Some(change) = visible_commit(&actions[*place]).filter(is_possible) else { return false };
+        let Some(began) = beginning(&actions[..*place], change) else { return false };
+        let meanwhile = actions[began..*place].iter().filter_map(visible_commit);
+        meanwhile
+            .filter(|other| other.actor != change.actor && other.id == change.id)
+            .any(|other| other.verb == Verb::Created || has_common_field(&change.paths(), &other.paths()))
+    };
+    (0..actions.len()).filter(is_unread).collect()
+}
+
+fn visible_commit(action: &Action) -> Option<&Change> {
+    match action {
+        Action::Committed(change) if change.is_visible => Some(change),
+        _ => None,
+    }
+}
+
+/// Index of the beginning of the reconcile that made a change: the last one of an object with this name, or else the last one.
+fn beginning(actions: &[Action], change: &Change) -> Option<usize> {
+    let last = |is_it: &dyn Fn(&str) -> bool| {
+        actions.iter().rposition(|action| match action {
+            Action::ReconcileBegan { actor, label } => *actor == change.actor && is_it(label),
+            _ => false,
+        })
+    };
+    last(&|label| label.ends_with(&format!(" {}", change.id.key))).or_else(|| last(&|_| true))
+}
+
+/// Whether a field of one list is a field of the other, contains it, or is contained in it.
+fn has_common_field(one: &[String], other: &[String]) -> bool {
+    let contains = |outer: &str, inner: &str| {
+        inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    };
+    one.iter().any(|one| other.iter().any(|other| contains(one, other) || contains(other, one)))
+}
+
 /// Name of a change of an operator, or of an effect that changed a remote system, equal in all runs.
 fn label(action: &Action) -> Option<String> {
     match action {
-        Action::Committed(change) if change.actor.is_operator() => {
+        Action::Committed(change) if change.actor.is_operator() && change.is_visible => {
             Some(format!("{:?} {} {:?}", change.verb, change.family, change.paths()))
         }
         Action::CarriedOut { actor, name, changes_remote: true } if actor.is_operator() => {
@@ -212,4 +269,19 @@ fn labelled(actions: &[Action], label: &dyn Fn(&Action) -> Option<String>) -> Ve
         all.extend(label(action).map(|label| Labelled { label, place, step }));
     }
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_have_a_field_in_common_if_one_contains_the_other() {
+        let common = |one: &str, other: &str| has_common_field(&[one.to_owned()], &[other.to_owned()]);
+        assert!(common(".data.a", ".data.a"));
+        assert!(common(".metadata.annotations", ".metadata.annotations.x.io/a"));
+        assert!(common(".data.a.b", ".data.a"));
+        assert!(!common(".data.a", ".data.ab"));
+        assert!(!common(".data", ".spec"));
+    }
 }

@@ -11,16 +11,23 @@ pub(crate) const MARK: char = '←';
 /// Summarizes a run in at most `lines` numbered lines about changes and faults. The guilty write is always included. Next in
 /// importance are the deviations, the first difference, the steps, and the lines around all of these.
 pub(crate) fn story(run: &[Entry], without_faults: &[Entry], suspect: &Suspect, lines: usize) -> Vec<String> {
-    let notable = |trace: &[Entry]| -> Vec<Action> {
+    let all = |trace: &[Entry]| trace.iter().map(|entry| entry.action.clone()).collect::<Vec<Action>>();
+    let (all_of_run, all_without_faults) = (all(run), all(without_faults));
+    let found = guilty(&all_of_run, &all_without_faults, suspect);
+    let notable = |trace: &[Action]| -> Vec<usize> {
         // A refused request is no notable action, but in this case it is the subject.
-        let call = trace.iter().rposition(|entry| suspect.is_call(&entry.action));
-        let actions = trace.iter().map(|entry| &entry.action).enumerate();
-        let shown = actions.filter(|(place, action)| action.is_notable() || call == Some(*place));
-        shown.map(|(_, action)| action.clone()).collect()
+        let call = trace.iter().rposition(|action| suspect.is_call(action));
+        let is_shown = |place: &usize| trace[*place].is_notable() || call == Some(*place);
+        (0..trace.len()).filter(is_shown).collect()
     };
-    let (run, without_faults) = (notable(run), notable(without_faults));
-    let found = guilty(&run, &without_faults, suspect);
-    let guilty = found.and_then(Guilty::place);
+    let shown = notable(&all_of_run);
+    let guilty = found.and_then(Guilty::place).and_then(|place| shown.binary_search(&place).ok());
+    let missing = if let Some(Guilty::Missing(place)) = found { all_without_faults.get(place) } else { None };
+    let actions = |all: &[Action], shown: Vec<usize>| -> Vec<Action> {
+        shown.into_iter().map(|place| all[place].clone()).collect()
+    };
+    let (run, without_faults) =
+        (actions(&all_of_run, shown), actions(&all_without_faults, notable(&all_without_faults)));
     let pairs = run.iter().zip(&without_faults);
     // Compared as text, because times and versions may differ although the runs do the same.
     let shared = pairs.take_while(|(one, other)| one.to_string() == other.to_string()).count();
@@ -40,19 +47,15 @@ pub(crate) fn story(run: &[Entry], without_faults: &[Entry], suspect: &Suspect, 
     };
     let mut places: Vec<usize> = (0..run.len()).collect();
     places.sort_by_key(|place| (importance(*place), *place));
-    let missing = if let Some(Guilty::Missing(place)) = found { without_faults.get(place) } else { None };
     // The line about a missing write stands at the end and counts as well.
     places.truncate(lines.saturating_sub(usize::from(missing.is_some())));
     places.sort_unstable();
     let line = |place: usize| {
-        let mark = match found {
-            Some(Guilty::Extra(guilty)) if guilty == place => {
-                format!("   {MARK} not in the run without faults")
-            }
-            Some(Guilty::Last(guilty)) if guilty == place => {
-                format!("   {MARK} the last write before the violation")
-            }
-            _ => String::new(),
+        let mark = match found.filter(|_| guilty == Some(place)) {
+            Some(Guilty::Extra(_)) => format!("   {MARK} not in the run without faults"),
+            Some(Guilty::Unread(_)) => format!("   {MARK} changes what the operator had not read"),
+            Some(Guilty::Last(_)) => format!("   {MARK} the last write before the violation"),
+            Some(Guilty::Missing(_)) | None => String::new(),
         };
         format!("{:>3}  {}{mark}", place + 1, run[place])
     };
@@ -75,7 +78,8 @@ mod tests {
         truth::{Change, Verb},
     };
 
-    /// Actions of an operator from words such as `create x 1`: verb, name of a ConfigMap, content; or `step`.
+    /// Actions of an operator from words such as `create x 1`: verb, name of a ConfigMap, content; or `step`. `user` before the verb makes
+    /// it an action of the user, and `begin x` is the beginning of a reconcile.
     fn run(text: &str) -> Vec<Entry> {
         let process = ProcessName { program: OPERATOR, replica: 0, is_tested: true };
         let actor = Actor::Process { process, life: 0 };
@@ -83,6 +87,12 @@ mod tests {
             if words == "step" {
                 return Entry { at: Duration::ZERO, action: Action::Step("a step".to_owned()) };
             }
+            if let Some(name) = words.strip_prefix("begin ") {
+                let began = Action::ReconcileBegan { actor, label: format!("map a/{name}").into() };
+                return Entry { at: Duration::ZERO, action: began };
+            }
+            let (actor, words) =
+                words.strip_prefix("user ").map_or((actor, words), |words| (Actor::User, words));
             let mut words = words.split(' ');
             let verb = match words.next() {
                 Some("create") => Verb::Created,
@@ -151,6 +161,24 @@ mod tests {
             "step; create x 1; step; create x 1",
             &Suspect::about("configmaps a/x"),
             &expect!["3  operator   creates configmaps a/x   ← not in the run without faults"],
+        );
+    }
+
+    #[test]
+    fn a_change_of_an_object_that_was_replaced_meanwhile_is_guilty_of_what_is_missing() {
+        let y = &Suspect::about("configmaps a/y");
+        let without_faults = "begin x; create y 1; change x 1; user delete x; user create x 2; begin x; create y 2; change x 2";
+        check(
+            "begin x; create y 1; user delete x; user create x 2; begin z; change x 1",
+            without_faults,
+            y,
+            &expect!["4  operator   changes configmaps a/x   ← changes what the operator had not read"],
+        );
+        check(
+            "begin x; create y 1; user delete x; user create x 2; begin x; change x 1",
+            without_faults,
+            y,
+            &expect!["–  operator   creates configmaps a/y   ← only in the run without faults"],
         );
     }
 
