@@ -15,6 +15,7 @@ mod endless_migration;
 mod error_is_absence;
 mod expired_preview;
 mod failed_for_ever;
+mod first_seen;
 mod fixed_grace;
 mod foreign_owner;
 mod forgotten_expectation;
@@ -22,30 +23,41 @@ mod gives_up;
 mod gone_credentials;
 mod handed_over;
 mod immutable_job;
+mod kept_deadline;
 mod last_error_wins;
+mod last_user;
 mod late_adoption;
 mod late_finalizer;
+mod late_switch;
 mod lost_original;
+mod lost_request;
 mod merged_finalizers;
 mod missed_cutover;
 mod missing_right;
 mod mixed_reads;
+mod narrow_trust;
 mod newest_by_time;
 mod old_status;
 mod orphan_sweeper;
 mod outdated_bundle;
+mod overdraft;
 mod overlapping_pools;
+mod partial_inventory;
 mod polled_drain;
 mod previous_only;
+mod reapplied_legacy;
 mod remembered_condition;
 mod remembered_name;
 mod removed_by_index;
+mod risen_child;
 mod same_port;
 mod shared_child;
+mod shared_pause;
 mod stale_grant;
 mod stale_status;
 mod sticky_field;
 mod stripped_label;
+mod successor_status;
 mod taken_name;
 mod token_of_generation;
 mod two_passwords;
@@ -64,7 +76,7 @@ enum Variant {
 }
 
 /// Guilty write of each operator, as the stories mark it.
-const GUILTY: [(&str, &str); 49] = [
+const GUILTY: [(&str, &str); 61] = [
     ("adopted_database", "changes clusters.further.dev default/db .status"),
     ("backup_of_now", "creates configmaps default/db-"),
     ("became_ready", "changes configmaps default/db-proxy .data.upstream"),
@@ -78,6 +90,7 @@ const GUILTY: [(&str, &str); 49] = [
     ("error_is_absence", "changes configmaps default/db-settings .data.memory"),
     ("expired_preview", "deletes previews.further.dev default/pr-1"),
     ("failed_for_ever", "changes clusters.further.dev default/db .status"),
+    ("first_seen", "changes clusters.further.dev default/east .status"),
     ("fixed_grace", "drop topic at broker orders"),
     ("foreign_owner", "creates configmaps monitoring/db-dashboard"),
     ("forgotten_expectation", "creates configmaps default/db-0"),
@@ -85,30 +98,41 @@ const GUILTY: [(&str, &str); 49] = [
     ("gone_credentials", "changes clusters.further.dev default/db .metadata.finalizers"),
     ("handed_over", "changes deployments.apps default/shop .spec.replicas"),
     ("immutable_job", "apply jobs.batch default/db-migrate"),
+    ("kept_deadline", "changes deployments.apps default/db-blue"),
     ("last_error_wins", "configmaps default/db-region-0"),
+    ("last_user", "changes configmaps default/router .data.blue"),
     ("late_adoption", "changes configmaps default/db-data .metadata.ownerReferences"),
     ("late_finalizer", "remove record at dns db"),
+    ("late_switch", "changes configmaps default/traffic .data.backend"),
     ("lost_original", "changes clusters.further.dev default/db .status"),
+    ("lost_request", "changes clusters.further.dev default/db .metadata.annotations"),
     ("merged_finalizers", "changes clusters.further.dev default/db .metadata.finalizers"),
     ("missed_cutover", "creates configmaps default/traffic"),
     ("missing_right", "delete configmaps default/db-1"),
     ("mixed_reads", "changes configmaps default/db-config .data.user"),
+    ("narrow_trust", "changes configmaps default/trust-bundle .data.trusted"),
     ("newest_by_time", "deletes configmaps default/db-blue"),
     ("old_status", "changes configmaps default/traffic .data.version"),
     ("orphan_sweeper", "deletes secrets default/admin"),
     ("outdated_bundle", "changes configmaps default/db-ca-bundle .data.ca.crt"),
+    ("overdraft", "changes configmaps default/quota-blue .data.limit"),
     ("overlapping_pools", "changes configmaps default/m .metadata.labels.further.dev/pool"),
+    ("partial_inventory", "deletes configmaps default/db-"),
     ("polled_drain", "decommission at ring member 1"),
     ("previous_only", "deletes deployments.apps default/db-1"),
+    ("reapplied_legacy", "changes databases.further.dev default/db .spec.size"),
     ("remembered_condition", "changes stores.further.dev default/vault .status"),
     ("remembered_name", "create user at database db"),
     ("removed_by_index", "changes ingresses.networking.k8s.io default/gateway .spec.rules"),
+    ("risen_child", "creates configmaps default/db-config"),
     ("same_port", "changes clusters.further.dev default/green .status"),
     ("shared_child", "changes configmaps default/db-config .data.main"),
+    ("shared_pause", "changes configmaps default/store .data.stopped"),
     ("stale_grant", "at node node"),
     ("stale_status", "changes clusters.further.dev default/db .status"),
     ("sticky_field", "changes configmaps default/db-config .data.version"),
     ("stripped_label", "create configmaps default/db-config"),
+    ("successor_status", "changes clusters.further.dev default/db .status"),
     ("taken_name", "changes clusters.further.dev default/db .status"),
     ("token_of_generation", "create volume at storage db"),
     ("two_passwords", "set password at database app"),
@@ -117,9 +141,11 @@ const GUILTY: [(&str, &str); 49] = [
 ];
 
 /// Plans that the searches find, of operators for which this takes seconds.
-const LONG_SEARCHES: [(&str, &str); 6] = [
+const LONG_SEARCHES: [(&str, &str); 8] = [
     ("dead_holder", "crash after create configmaps default/migration-lock #1"),
     ("drained_for_less", "begin the next step before patch pods default/db-2 #1"),
+    ("kept_deadline", "begin the next step before patch deployments.apps default/db-green #1"),
+    ("late_switch", "cut off, and carry out late: patch configmaps default/traffic #1"),
     ("old_status", "shuffle the order of actions #2"),
     ("polled_drain", "refuse with reset decommission at ring member 1 #1"),
     ("stale_status", "let the next step pass before patch clusters.further.dev/status default/db #3"),
