@@ -39,13 +39,11 @@ impl fmt::Display for Figure {
 type Measure = fn() -> Result<Figure, String>;
 
 /// Names of the figures, as arguments of the program.
-const FIGURES: [(&str, Measure); 8] = [
+const FIGURES: [(&str, Measure); 6] = [
     ("determinism", determinism),
     ("mutations", mutations::play),
     ("start", || Ok(start())),
-    ("reconciles", || Ok(reconciles())),
-    ("reconciles-in-creates", reconciles_in_creates),
-    ("new-objects", || Ok(new_objects())),
+    ("reconciles", reconciles),
     ("idle-day", || Ok(idle_day())),
     ("sweep", || Ok(sweep())),
 ];
@@ -149,65 +147,48 @@ fn start() -> Figure {
 /// Goal of reconciles a second.
 const RATE: f64 = 10_000.0;
 
-fn at_least(name: String, number: u32, time: Duration) -> Figure {
-    let rate = f64::from(number) / time.as_secs_f64();
-    Figure {
-        name,
-        measured: format!("{rate:.0} a second"),
-        goal: format!("≥ {RATE} a second"),
-        is_met: rate >= RATE,
-        is_determinism: false,
-    }
-}
+/// Processor time of a create over HTTP on the machine for which [`RATE`] was chosen: `bench/REPORT.md` has 23,810 creates per CPU second.
+const CREATE: Duration = Duration::from_micros(42);
 
 /// Objects, and writes to each of them, whose reconciles are measured.
 const OBJECTS: u32 = 100;
 const WRITES: u32 = 25;
 
-/// Processor time of the reconciles alone: that of a run in which the operator leaves the objects as they are is subtracted.
-fn time_of_reconciles() -> Duration {
-    let of = |writes| one_run(workloads::writes_to_each(OBJECTS as usize, writes));
-    of(WRITES).saturating_sub(of(0))
-}
+/// Number of measurements of a reconcile and of a create in turn, because the speed of a machine that others use changes.
+const ROUNDS: usize = 5;
 
-fn reconciles() -> Figure {
-    at_least(
-        format!("reconciles with a cached read and one write each, {WRITES} of each of {OBJECTS} objects"),
-        OBJECTS * WRITES,
-        time_of_reconciles(),
-    )
-}
-
-/// Processor time of a create over HTTP on the machine for which [`RATE`] was chosen.
-const CREATE: Duration = Duration::from_micros(30);
-
-/// The same reconciles in units of a create over HTTP in the same run, so that the speed of the machine does not matter.
-fn reconciles_in_creates() -> Result<Figure, String> {
-    let create = creates::processor_time_of_one().map_err(|error| format!("creates over HTTP: {error}"))?;
-    let reconcile = time_of_reconciles() / (OBJECTS * WRITES);
-    let measured = reconcile.as_secs_f64() / create.as_secs_f64();
-    let goal = 1.0 / RATE / CREATE.as_secs_f64();
+/// Measures reconciles, and creates over HTTP as a unit: a slower machine has the goal in this unit.
+fn reconciles() -> Result<Figure, String> {
+    let (mut times, mut creates) = (Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        let create =
+            creates::processor_time_of_one().map_err(|error| format!("creates over HTTP: {error}"))?;
+        let reconcile = time_of_reconciles() / (OBJECTS * WRITES);
+        times.push(reconcile.as_secs_f64());
+        creates.push(reconcile.as_secs_f64() / create.as_secs_f64());
+    }
+    let (rate, creates) = (1.0 / median(times), median(creates));
+    let most = 1.0 / RATE / CREATE.as_secs_f64();
     Ok(Figure {
         name: format!(
-            "one of these reconciles of {reconcile:.0?}, in creates of a ConfigMap over HTTP, which take {create:.0?} of the API server"
+            "reconciles with a cached read and one write each, {WRITES} of each of {OBJECTS} objects, median of {ROUNDS} times"
         ),
-        measured: format!("{measured:.1} creates"),
-        goal: format!("≤ {goal:.1} creates, as {RATE} a second where one takes {CREATE:.0?}"),
-        is_met: measured <= goal,
+        measured: format!("{rate:.0} a second; each as long as {creates:.1} creates over HTTP"),
+        goal: format!("≥ {RATE} a second, or on a slower machine ≤ {most:.1} creates"),
+        is_met: rate >= RATE || creates <= most,
         is_determinism: false,
     })
 }
 
-/// Measures reconciles of new objects, including the requests that create these objects.
-fn new_objects() -> Figure {
-    const OBJECTS: u32 = 1000;
-    let time =
-        one_run(workloads::one_write_each(OBJECTS as usize)).saturating_sub(one_run(workloads::nothing()));
-    at_least(
-        format!("reconciles with one write each, of {OBJECTS} objects, and their creation by a user"),
-        OBJECTS,
-        time,
-    )
+fn median(mut numbers: Vec<f64>) -> f64 {
+    numbers.sort_by(f64::total_cmp);
+    numbers[numbers.len() / 2]
+}
+
+/// Processor time of the reconciles alone: that of a run in which the operator leaves the objects as they are is subtracted.
+fn time_of_reconciles() -> Duration {
+    let of = |writes| one_run(workloads::writes_to_each(OBJECTS as usize, writes));
+    of(WRITES).saturating_sub(of(0))
 }
 
 fn idle_day() -> Figure {

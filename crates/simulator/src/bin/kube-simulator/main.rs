@@ -1,4 +1,4 @@
-//! `cargo run --profile bench -p kube-simulator --features report -- report`: measures the simulator against its goals.
+//! `cargo run --release -p kube-simulator --features report -- report`: measures the simulator against its goals.
 //!
 //! It plays the corpus of buggy and corrected operators, the simulations of the examples, and workloads of known sizes,
 //! and prints a table in Markdown: which bugs were found, after how long, which operators without a bug got a finding,
@@ -27,7 +27,7 @@ use crate::figures::Figure;
 static ALLOCATOR: MiMalloc = MiMalloc;
 
 const USAGE: &str = "usage: kube-simulator report [FILE…]   sums up the files that SIMULATION_REPORT names; without files it plays the\n\
-                     \u{20}                                    corpus and the examples, and measures, which takes half an hour\n\
+                     \u{20}                                    corpus and the examples, and measures, which takes an hour\n\
                      \u{20}      kube-simulator figures [NAME…]  measures only\n\
                      \u{20}      kube-simulator traces NUMBER    plays one plan NUMBER times, and prints a hash of the traces";
 

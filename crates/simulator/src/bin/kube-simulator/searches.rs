@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     fmt,
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, Stdio},
 };
 
 use serde_json::Value;
@@ -22,13 +22,29 @@ const CORRECTED: &str = "::the_corrected_operator_has_no_finding";
 /// Mark of the tests of examples in the reports, which have no bugs.
 const EXAMPLE: &str = "example ";
 
-/// Simulations of the examples: packages, and arguments of `cargo test` that select the tests.
-const EXAMPLES: [(&str, &[&str]); 5] = [
-    ("guestbook", &["--test", "simulation"]),
-    ("pod-labeller", &["--bins", "labels_survive"]),
-    ("secret-sync", &["--test", "simulation"]),
-    ("metadata-watcher", &["--test", "simulation"]),
-    ("leader-election", &["--bins", "a_candidate_leads_again"]),
+/// A program with simulations as tests.
+struct TestProgram {
+    package: &'static str,
+    /// The integration test or the program that contains the tests, as arguments of cargo.
+    target: [&'static str; 2],
+    /// Part of the names of the tests; empty: all tests.
+    filter: &'static str,
+    is_example: bool,
+}
+
+const fn program(package: &'static str, target: [&'static str; 2], filter: &'static str) -> TestProgram {
+    TestProgram { package, target, filter, is_example: true }
+}
+
+/// Simulations of the corpus, and of the examples.
+const PROGRAMS: [TestProgram; 7] = [
+    TestProgram { is_example: false, ..program("kube-simulator", ["--test", "corpus"], "") },
+    TestProgram { is_example: false, ..program("kube-simulator", ["--test", "further"], "") },
+    program("guestbook", ["--test", "simulation"], ""),
+    program("pod-labeller", ["--bin", "pod-labeller"], "labels_survive"),
+    program("secret-sync", ["--test", "simulation"], ""),
+    program("metadata-watcher", ["--test", "simulation"], ""),
+    program("leader-election", ["--bin", "leader-election"], "a_candidate_leads_again"),
 ];
 
 /// Runs the corpus and the examples, and returns their reports.
@@ -42,36 +58,87 @@ pub(crate) fn play() -> Result<Vec<Value>, String> {
 }
 
 fn play_in(folder: &Path) -> Result<Vec<Value>, String> {
+    let compiled = compile()?;
     let mut all = Vec::new();
-    let corpus = ("kube-simulator", &["--no-fail-fast", "--test", "corpus", "--test", "further"][..]);
-    for (package, tests) in std::iter::once(corpus).chain(EXAMPLES) {
-        let file = folder.join(package);
-        let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-        command.args(["test", "-p", package]);
-        if !cfg!(debug_assertions) {
-            command.arg("--release");
-        }
-        let (target, filter) = match tests {
-            ["--bins", filter] => (vec!["--bins"], vec![*filter]),
-            tests => (tests.to_vec(), Vec::new()),
-        };
-        command.args(target).arg("--").args(filter).arg("--test-threads=1");
-        command.env("SIMULATION_REPORT", &file).env("SIMULATION_BUDGET", BUDGET);
-        // Standard output is for the table of this program. The exit status is ignored: the report contains failed tests, too.
-        command.stdout(std::io::stderr());
-        command.status().map_err(|error| format!("cargo cannot be run: {error}"))?;
+    for (number, program) in PROGRAMS.iter().enumerate() {
+        let file = folder.join(number.to_string());
+        program.run(&compiled, &file)?;
+        let name = format!("{} {}", program.package, program.target.join(" "));
         let text = std::fs::read_to_string(&file)
-            .map_err(|error| format!("the tests of {package} wrote no report: {error}"))?;
+            .map_err(|error| format!("the tests of {name} wrote no report: {error}"))?;
         for line in text.lines() {
             let mut search = parse(&file, line)?;
             // The test of an example may have any name. The mark says in the summary that the example has no bug.
-            if package != corpus.0 {
-                search["test"] = format!("{EXAMPLE}{package}").into();
+            if program.is_example {
+                search["test"] = format!("{EXAMPLE}{}", program.package).into();
             }
             all.push(search);
         }
     }
     Ok(all)
+}
+
+/// Compiles all test programs with one call of cargo, because a package alone may have its dependencies with other features. Returns the
+/// messages of cargo, which name the programs.
+fn compile() -> Result<Vec<Value>, String> {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(["test", "--no-run", "--message-format=json-render-diagnostics"]);
+    if !cfg!(debug_assertions) {
+        command.arg("--release");
+    }
+    // With this feature the dependencies are those of this program.
+    command.args(["--features", "kube-simulator/report"]);
+    for program in &PROGRAMS {
+        command.args(["-p", program.package]).args(program.target);
+    }
+    let output = command.stderr(Stdio::inherit()).output();
+    let output = output.map_err(|error| format!("cargo cannot be run: {error}"))?;
+    if !output.status.success() {
+        return Err("the simulations do not compile".to_owned());
+    }
+    let messages = String::from_utf8_lossy(&output.stdout);
+    messages
+        .lines()
+        .map(|line| serde_json::from_str(line).map_err(|error| format!("cargo printed {line:?}: {error}")))
+        .collect()
+}
+
+impl TestProgram {
+    /// Plays the tests, which write their reports into a file.
+    fn run(&self, compiled: &[Value], report: &Path) -> Result<(), String> {
+        let (program, package) = self.find_in(compiled)?;
+        let mut command = Command::new(program);
+        // As `cargo test` starts it.
+        command.current_dir(package).env("CARGO_MANIFEST_DIR", package);
+        command.args((!self.filter.is_empty()).then_some(self.filter)).arg("--test-threads=1");
+        command.env("SIMULATION_REPORT", report).env("SIMULATION_BUDGET", BUDGET);
+        // Standard output is for the table of this program. The exit status is ignored: the report contains failed tests, too.
+        command.stdout(std::io::stderr());
+        command.status().map_err(|error| format!("{program} cannot be run: {error}"))?;
+        Ok(())
+    }
+
+    /// Returns the path of the program, and the folder of its package.
+    fn find_in<'a>(&self, compiled: &'a [Value]) -> Result<(&'a str, &'a Path), String> {
+        let [_, target] = self.target;
+        let is_it = |message: &&Value| {
+            let package = message["package_id"].as_str().unwrap_or_default();
+            // The name of a package stands in the path of its folder, or else before its version.
+            let is_of_package = package.contains(&format!("/{}#", self.package))
+                || package.contains(&format!("#{}@", self.package));
+            is_of_package
+                && message["target"]["name"] == *target
+                && message["profile"]["test"] == true
+                && message["executable"].is_string()
+        };
+        let artifact = compiled.iter().find(is_it);
+        let program = artifact.and_then(|artifact| artifact["executable"].as_str());
+        let manifest = artifact.and_then(|artifact| artifact["manifest_path"].as_str());
+        let folder = manifest.and_then(|manifest| Path::new(manifest).parent());
+        program
+            .zip(folder)
+            .ok_or_else(|| format!("cargo compiled no tests {} of {}", self.target.join(" "), self.package))
+    }
 }
 
 /// Reads reports, one a line.
@@ -211,6 +278,24 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_test_program_is_found_among_the_messages_of_cargo() {
+        let message = |package: &str, test: bool, program: &str| {
+            json!({"reason": "compiler-artifact", "package_id": package, "manifest_path": "/w/examples/x/Cargo.toml",
+                "target": {"name": "pod-labeller"}, "profile": {"test": test}, "executable": program})
+        };
+        let compiled = [
+            json!({"reason": "build-script-executed", "package_id": "path+file:///w/examples/pod-labeller#0.1.0"}),
+            message("path+file:///w/examples/pod-labeller#0.1.0", false, "program"),
+            message("path+file:///w/examples/other-pod-labeller#0.1.0", true, "other"),
+            message("path+file:///w/examples/x#pod-labeller@0.1.0", true, "tests"),
+        ];
+        let labeller = program("pod-labeller", ["--bin", "pod-labeller"], "");
+        assert_eq!(labeller.find_in(&compiled), Ok(("tests", Path::new("/w/examples/x"))));
+        let error = labeller.find_in(&compiled[..3]).unwrap_err();
+        assert_eq!(error, "cargo compiled no tests --bin pod-labeller of pod-labeller");
+    }
 
     #[test]
     fn missed_bugs_false_findings_and_unfinished_searches_have_exit_codes() {
