@@ -1,5 +1,5 @@
-//! The user asks for a restart with an annotation, and the operator removes the annotation when the restart is done. It removes whatever
-//! stands there: also a request that came during the restart, which nobody answers.
+//! The user asks for a restart with an annotation, and the operator removes the annotation after the restart, without a precondition. If
+//! the user changes the annotation during the restart, the operator removes the new request as well, and never handles it.
 //!
 //! Expected: same objects. Minimum plan: the user asks again before the annotation is removed.
 

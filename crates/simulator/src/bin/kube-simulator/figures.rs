@@ -39,11 +39,12 @@ impl fmt::Display for Figure {
 type Measure = fn() -> Result<Figure, String>;
 
 /// Names of the figures, as arguments of the program.
-const FIGURES: [(&str, Measure); 6] = [
+const FIGURES: [(&str, Measure); 7] = [
     ("determinism", determinism),
     ("mutations", mutations::play),
     ("start", || Ok(start())),
-    ("reconciles", reconciles),
+    ("reconciles", || Ok(reconciles())),
+    ("reconciles-in-creates", reconciles_in_creates),
     ("idle-day", || Ok(idle_day())),
     ("sweep", || Ok(sweep())),
 ];
@@ -147,35 +148,46 @@ fn start() -> Figure {
 /// Goal of reconciles a second.
 const RATE: f64 = 10_000.0;
 
-/// Processor time of a create over HTTP on the machine for which [`RATE`] was chosen: `bench/REPORT.md` has 23,810 creates per CPU second.
-const CREATE: Duration = Duration::from_micros(42);
-
 /// Objects, and writes to each of them, whose reconciles are measured.
 const OBJECTS: u32 = 100;
 const WRITES: u32 = 25;
 
-/// Number of measurements of a reconcile and of a create in turn, because the speed of a machine that others use changes.
+/// Number of measurements of a reconcile, because the speed of a machine that others use changes.
 const ROUNDS: usize = 5;
 
-/// Measures reconciles, and creates over HTTP as a unit: a slower machine has the goal in this unit.
-fn reconciles() -> Result<Figure, String> {
-    let (mut times, mut creates) = (Vec::new(), Vec::new());
-    for _ in 0..ROUNDS {
-        let create =
-            creates::processor_time_of_one().map_err(|error| format!("creates over HTTP: {error}"))?;
-        let reconcile = time_of_reconciles() / (OBJECTS * WRITES);
-        times.push(reconcile.as_secs_f64());
-        creates.push(reconcile.as_secs_f64() / create.as_secs_f64());
-    }
-    let (rate, creates) = (1.0 / median(times), median(creates));
-    let most = 1.0 / RATE / CREATE.as_secs_f64();
-    Ok(Figure {
+fn reconciles() -> Figure {
+    let times = (0..ROUNDS).map(|_| time_of_a_reconcile().as_secs_f64()).collect();
+    let rate = 1.0 / median(times);
+    Figure {
         name: format!(
             "reconciles with a cached read and one write each, {WRITES} of each of {OBJECTS} objects, median of {ROUNDS} times"
         ),
-        measured: format!("{rate:.0} a second; each as long as {creates:.1} creates over HTTP"),
-        goal: format!("≥ {RATE} a second, or on a slower machine ≤ {most:.1} creates"),
-        is_met: rate >= RATE || creates <= most,
+        measured: format!("{rate:.0} a second"),
+        goal: format!("≥ {RATE} a second"),
+        is_met: rate >= RATE,
+        is_determinism: false,
+    }
+}
+
+/// Processor time of a create over HTTP on an earlier machine: `bench/REPORT.md` has 23,810 creates per CPU second.
+const CREATE: Duration = Duration::from_micros(42);
+
+/// Measures the same reconciles in creates over HTTP, each of which is measured just before. A slow machine takes longer for both.
+fn reconciles_in_creates() -> Result<Figure, String> {
+    let mut creates = Vec::new();
+    for _ in 0..ROUNDS {
+        let create =
+            creates::processor_time_of_one().map_err(|error| format!("creates over HTTP: {error}"))?;
+        creates.push(time_of_a_reconcile().as_secs_f64() / create.as_secs_f64());
+    }
+    let (measured, goal) = (median(creates), 1.0 / RATE / CREATE.as_secs_f64());
+    Ok(Figure {
+        name: format!(
+            "one of these reconciles, in creates of a ConfigMap over HTTP in turn, median of {ROUNDS} times"
+        ),
+        measured: format!("{measured:.1} creates"),
+        goal: format!("≤ {goal:.1} creates, as {RATE} a second where one takes {CREATE:?}"),
+        is_met: measured <= goal,
         is_determinism: false,
     })
 }
@@ -185,10 +197,10 @@ fn median(mut numbers: Vec<f64>) -> f64 {
     numbers[numbers.len() / 2]
 }
 
-/// Processor time of the reconciles alone: that of a run in which the operator leaves the objects as they are is subtracted.
-fn time_of_reconciles() -> Duration {
+/// Processor time of a reconcile alone: that of a run in which the operator leaves the objects as they are is subtracted.
+fn time_of_a_reconcile() -> Duration {
     let of = |writes| one_run(workloads::writes_to_each(OBJECTS as usize, writes));
-    of(WRITES).saturating_sub(of(0))
+    of(WRITES).saturating_sub(of(0)) / (OBJECTS * WRITES)
 }
 
 fn idle_day() -> Figure {
