@@ -146,8 +146,8 @@ impl<'a> SelectorParser<'a> {
     fn condition(&mut self, key: &str) -> Parsed<Condition> {
         let operator = self.next_operator();
         let condition = match operator {
-            SelectorToken::In => Condition::In(self.values()?),
-            SelectorToken::NotIn => Condition::NotIn(self.values()?),
+            SelectorToken::In => Condition::In(self.values()?.into_iter().collect()),
+            SelectorToken::NotIn => Condition::NotIn(self.values()?.into_iter().collect()),
             SelectorToken::Symbol("=" | "==") => Condition::Equals(self.value()?),
             SelectorToken::Symbol("!=") => Condition::NotEquals(self.value()?),
             SelectorToken::Symbol(">") => Condition::Greater(integer(&self.value()?)?),

@@ -1,6 +1,6 @@
 //! Label selectors, as text (`app=web,tier in (a,b)`) and as objects (`matchLabels`, `matchExpressions`).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde_json::Value;
@@ -26,9 +26,10 @@ pub(super) enum Condition {
     Equals(String),
     /// Matches objects without the label too.
     NotEquals(String),
-    In(BTreeSet<String>),
-    /// Matches objects without the label too.
-    NotIn(BTreeSet<String>),
+    /// The values are sorted. Those of an object may be repeated, and its text then repeats them too.
+    In(Vec<String>),
+    /// Matches objects without the label too. The values are like those of `In`.
+    NotIn(Vec<String>),
     Exists,
     Absent,
     /// Matches only labels that are integers.
@@ -56,8 +57,9 @@ impl LabelSelector {
         }
         for expression in selector["matchExpressions"].as_array().into_iter().flatten() {
             let values = expression["values"].as_array().into_iter().flatten();
-            let values: BTreeSet<String> =
+            let mut values: Vec<String> =
                 values.filter_map(|value| Some(value.as_str()?.to_owned())).collect();
+            values.sort_unstable();
             let condition = match (expression["operator"].as_str()?, values.is_empty()) {
                 ("In", false) => Condition::In(values),
                 ("NotIn", false) => Condition::NotIn(values),
@@ -71,9 +73,14 @@ impl LabelSelector {
         Some(Self { requirements })
     }
 
-    /// Sorts the requirements and drops repeated ones, so that selectors with the same requirements are equal.
+    /// Sorts the requirements, and drops repeated ones and repeated values, so that selectors with the same requirements are equal.
     #[must_use]
     pub fn normalized(mut self) -> Self {
+        for requirement in &mut self.requirements {
+            if let Condition::In(values) | Condition::NotIn(values) = &mut requirement.condition {
+                values.dedup();
+            }
+        }
         self.requirements.sort_unstable();
         self.requirements.dedup();
         self
@@ -127,14 +134,18 @@ impl Condition {
         match self {
             Self::Equals(value) => label == Some(value),
             Self::NotEquals(value) => label != Some(value),
-            Self::In(values) => label.is_some_and(|label| values.contains(label)),
-            Self::NotIn(values) => label.is_none_or(|label| !values.contains(label)),
+            Self::In(values) => label.is_some_and(|label| is_listed(values, label)),
+            Self::NotIn(values) => label.is_none_or(|label| !is_listed(values, label)),
             Self::Exists => label.is_some(),
             Self::Absent => label.is_none(),
             Self::Greater(bound) => integer().is_some_and(|label| label > *bound),
             Self::Less(bound) => integer().is_some_and(|label| label < *bound),
         }
     }
+}
+
+fn is_listed(values: &[String], label: &str) -> bool {
+    values.binary_search_by(|value| value.as_str().cmp(label)).is_ok()
 }
 
 /// Formats a `LabelSelector` object as text, for a scale's `status.selector` and for tables; empty if it matches
@@ -159,12 +170,11 @@ impl fmt::Display for LabelSelector {
 impl fmt::Display for Requirement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let key = &self.key;
-        let list = |values: &BTreeSet<String>| values.iter().cloned().collect::<Vec<_>>().join(",");
         match &self.condition {
             Condition::Equals(value) => write!(f, "{key}={value}"),
             Condition::NotEquals(value) => write!(f, "{key}!={value}"),
-            Condition::In(values) => write!(f, "{key} in ({})", list(values)),
-            Condition::NotIn(values) => write!(f, "{key} notin ({})", list(values)),
+            Condition::In(values) => write!(f, "{key} in ({})", values.join(",")),
+            Condition::NotIn(values) => write!(f, "{key} notin ({})", values.join(",")),
             Condition::Exists => f.write_str(key),
             Condition::Absent => write!(f, "!{key}"),
             Condition::Greater(bound) => write!(f, "{key}>{bound}"),
@@ -253,6 +263,18 @@ mod tests {
         assert_eq!(label_selector_text(&json!({})), "");
     }
 
+    /// Observed with kube-apiserver v1.36.3: `app in (a,a)` in the status of a scale.
+    #[test]
+    fn the_text_of_a_selector_object_repeats_its_values() {
+        let expression =
+            |operator: &str| json!({"key": "app", "operator": operator, "values": ["b", "a", "b"]});
+        let selector = json!({"matchExpressions": [expression("In"), expression("NotIn")]});
+        assert_eq!(label_selector_text(&selector), "app in (a,b,b),app notin (a,b,b)");
+        let once = LabelSelector::parse("app in (a,b),app notin (a,b)").unwrap();
+        assert_eq!(LabelSelector::from_object(&selector).unwrap().normalized(), once);
+        assert_eq!(LabelSelector::parse("app in (b,a,b)").unwrap().to_string(), "app in (a,b)");
+    }
+
     #[test]
     fn an_invalid_selector_object_selects_nothing() {
         for expression in [
@@ -271,8 +293,8 @@ mod tests {
         let condition = prop_oneof![
             value.prop_map(Condition::Equals),
             value.prop_map(Condition::NotEquals),
-            values.clone().prop_map(Condition::In),
-            values.prop_map(Condition::NotIn),
+            values.clone().prop_map(|values| Condition::In(values.into_iter().collect())),
+            values.prop_map(|values| Condition::NotIn(values.into_iter().collect())),
             Just(Condition::Exists),
             Just(Condition::Absent),
             any::<i64>().prop_map(Condition::Greater),
