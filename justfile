@@ -24,7 +24,7 @@ check:
 # format, and run the lints
 lint:
     cargo fmt --all
-    cargo clippy --workspace --all-targets -- -D warnings
+    cargo clippy --workspace --all-targets --features kube-simulator/report -- -D warnings
 
 # render and open the documentation of these crates, without dependencies
 doc:

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Client, Config, api::PostParams};
 use kube_apiserver_embedded::{ApiServer, Options};
 
-use crate::processor_time::processor_time;
+use super::processor_time::processor_time;
 
 /// Creates that are measured, and earlier ones that are not: they load the code and the schema.
 const MEASURED: u32 = 2000;
@@ -23,10 +23,10 @@ pub(crate) fn processor_time_of_one() -> Result<Duration, BoxError> {
         // The creator has another thread than the server, so that its time does not count.
         let creator =
             tokio::task::spawn_blocking(move || Creator::of(&address)?.create(0, EARLIER)).await??;
-        let before = processor_time();
+        let before = processor_time()?;
         // The thread also ends the runtime of the creator, which an asynchronous task must not end.
         tokio::task::spawn_blocking(move || creator.create(EARLIER, MEASURED).map(drop)).await??;
-        Ok(processor_time().saturating_sub(before) / MEASURED)
+        Ok(processor_time()?.saturating_sub(before) / MEASURED)
     })
 }
 

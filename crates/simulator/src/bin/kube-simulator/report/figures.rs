@@ -4,13 +4,14 @@ use std::{
     collections::BTreeMap,
     fmt,
     hash::{DefaultHasher, Hash, Hasher},
-    process::{Command, ExitCode, Stdio},
+    process::{ExitCode, Stdio},
     time::Duration,
 };
 
 use kube_simulator::{Explore, Simulation};
 
-use crate::{creates, mutations, processor_time::processor_time, workloads};
+use super::{creates, mutations, processor_time::processor_time, workloads};
+use crate::cargo::cargo;
 
 /// Number of traces of one plan that must be equal, and number of processes of each profile that produce them.
 const TRACES: usize = 1000;
@@ -42,11 +43,11 @@ type Measure = fn() -> Result<Figure, String>;
 const FIGURES: [(&str, Measure); 7] = [
     ("determinism", determinism),
     ("mutations", mutations::play),
-    ("start", || Ok(start())),
-    ("reconciles", || Ok(reconciles())),
+    ("start", start),
+    ("reconciles", reconciles),
     ("reconciles-in-creates", reconciles_in_creates),
-    ("idle-day", || Ok(idle_day())),
-    ("sweep", || Ok(sweep())),
+    ("idle-day", idle_day),
+    ("sweep", sweep),
 ];
 
 /// Measures the figures with these names, or all of them.
@@ -90,7 +91,7 @@ fn determinism() -> Result<Figure, String> {
     for profile in [None, Some("--release")] {
         for _ in 0..PROCESSES {
             // Separate processes, because addresses and statics are alike within one.
-            let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+            let mut command = cargo();
             command.args(["run", "-q", "-p", "kube-simulator", "--features", "report"]).args(profile);
             command.args(["--", "traces", &(TRACES / (2 * PROCESSES)).to_string()]);
             let output = command.stderr(Stdio::inherit()).output();
@@ -114,19 +115,19 @@ fn determinism() -> Result<Figure, String> {
     })
 }
 
-fn took(work: impl FnOnce()) -> Duration {
-    let before = processor_time();
+fn took(work: impl FnOnce()) -> Result<Duration, String> {
+    let before = processor_time()?;
     work();
-    processor_time().saturating_sub(before)
+    Ok(processor_time()?.saturating_sub(before))
 }
 
 /// Processor time of one run without faults.
-fn one_run(simulation: Simulation) -> Duration {
+fn one_run(simulation: Simulation) -> Result<Duration, String> {
     let all = took(|| {
         let found = simulation.replay("").expect("an empty plan is a plan");
         assert!(found.is_none(), "{}", found.expect("a finding"));
-    });
-    all / RUNS_OF_A_REPLAY
+    })?;
+    Ok(all / RUNS_OF_A_REPLAY)
 }
 
 fn at_most(name: &str, measured: Duration, goal: Duration) -> Figure {
@@ -139,10 +140,10 @@ fn at_most(name: &str, measured: Duration, goal: Duration) -> Figure {
     }
 }
 
-fn start() -> Figure {
+fn start() -> Result<Figure, String> {
     let runs = 25;
-    let all: Duration = (0..runs).map(|_| one_run(workloads::nothing())).sum();
-    at_most("a run in which nothing happens", all / runs, Duration::from_millis(10))
+    let all: Duration = (0..runs).map(|_| one_run(workloads::nothing())).sum::<Result<_, _>>()?;
+    Ok(at_most("a run in which nothing happens", all / runs, Duration::from_millis(10)))
 }
 
 /// Goal of reconciles a second.
@@ -155,10 +156,13 @@ const WRITES: u32 = 25;
 /// Number of measurements of a reconcile, because the speed of a machine that others use changes.
 const ROUNDS: usize = 5;
 
-fn reconciles() -> Figure {
-    let times = (0..ROUNDS).map(|_| time_of_a_reconcile().as_secs_f64()).collect();
+fn reconciles() -> Result<Figure, String> {
+    let mut times = Vec::new();
+    for _ in 0..ROUNDS {
+        times.push(time_of_a_reconcile()?.as_secs_f64());
+    }
     let rate = 1.0 / median(times);
-    Figure {
+    Ok(Figure {
         name: format!(
             "reconciles with a cached read and one write each, {WRITES} of each of {OBJECTS} objects, median of {ROUNDS} times"
         ),
@@ -166,7 +170,7 @@ fn reconciles() -> Figure {
         goal: format!("≥ {RATE} a second"),
         is_met: rate >= RATE,
         is_determinism: false,
-    }
+    })
 }
 
 /// Processor time of a create over HTTP on an earlier machine: `bench/REPORT.md` has 23,810 creates per CPU second.
@@ -178,7 +182,7 @@ fn reconciles_in_creates() -> Result<Figure, String> {
     for _ in 0..ROUNDS {
         let create =
             creates::processor_time_of_one().map_err(|error| format!("creates over HTTP: {error}"))?;
-        creates.push(time_of_a_reconcile().as_secs_f64() / create.as_secs_f64());
+        creates.push(time_of_a_reconcile()?.as_secs_f64() / create.as_secs_f64());
     }
     let (measured, goal) = (median(creates), 1.0 / RATE / CREATE.as_secs_f64());
     Ok(Figure {
@@ -198,23 +202,24 @@ fn median(mut numbers: Vec<f64>) -> f64 {
 }
 
 /// Processor time of a reconcile alone: that of a run in which the operator leaves the objects as they are is subtracted.
-fn time_of_a_reconcile() -> Duration {
+fn time_of_a_reconcile() -> Result<Duration, String> {
     let of = |writes| one_run(workloads::writes_to_each(OBJECTS as usize, writes));
-    of(WRITES).saturating_sub(of(0)) / (OBJECTS * WRITES)
+    Ok(of(WRITES)?.saturating_sub(of(0)?) / (OBJECTS * WRITES))
 }
 
-fn idle_day() -> Figure {
+fn idle_day() -> Result<Figure, String> {
     let name = "a run with a day in which nothing happens to 1,000 objects";
-    at_most(name, one_run(workloads::idle_day(1000)), Duration::from_secs(5))
+    Ok(at_most(name, one_run(workloads::idle_day(1000))?, Duration::from_secs(5)))
 }
 
-fn sweep() -> Figure {
+fn sweep() -> Result<Figure, String> {
     let mut plans = 0;
     let time = took(|| {
         let explore = Explore::crashes().budget(Duration::from_secs(3600));
         let report = workloads::many_writes(25).explore(explore);
         assert!(report.is_complete(), "the budget ended before the sweep");
         plans = report.plans;
-    });
-    at_most(&format!("crash sweep of 1,750 writes: {plans} plans"), time, Duration::from_secs(300))
+    })?;
+    let name = format!("crash sweep of 1,750 writes: {plans} plans");
+    Ok(at_most(&name, time, Duration::from_secs(300)))
 }

@@ -1,4 +1,4 @@
-//! `cargo run --release -p kube-simulator --features report -- report`: measures the simulator against its goals.
+//! Measures the simulator against its goals.
 //!
 //! It plays the corpus of buggy and corrected operators, the simulations of the examples, and workloads of known sizes,
 //! and prints a table in Markdown: which bugs were found, after how long, which operators without a bug got a finding,
@@ -20,7 +20,7 @@ use std::{path::PathBuf, process::ExitCode};
 use mimalloc::MiMalloc;
 use serde_json::Value;
 
-use crate::figures::Figure;
+use figures::Figure;
 
 /// Allocator of the program. With glibc's, a run spends a fifth of its time in the allocator.
 #[global_allocator]
@@ -31,8 +31,8 @@ const USAGE: &str = "usage: kube-simulator report [FILE…]   sums up the files 
                      \u{20}      kube-simulator figures [NAME…]  measures only\n\
                      \u{20}      kube-simulator traces NUMBER    plays one plan NUMBER times, and prints a hash of the traces";
 
-fn main() -> ExitCode {
-    let mut arguments = std::env::args().skip(1);
+/// Runs a command of the program.
+pub(crate) fn run(mut arguments: impl Iterator<Item = String>) -> ExitCode {
     let command = arguments.next().unwrap_or_default();
     let rest: Vec<String> = arguments.collect();
     let result = match (&*command, &*rest) {

@@ -3,10 +3,11 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::Stdio,
 };
 
-use crate::{figures::Figure, searches};
+use super::{figures::Figure, searches};
+use crate::cargo::cargo;
 
 /// Environment variable that names the guarantee to switch off, and the text for its test in [`Mutation::to`].
 const SWITCHED_OFF: &str = "SIMULATION_SWITCHED_OFF";
@@ -101,7 +102,7 @@ impl Mutation {
         let report = copy.join("report.json");
         // Without a report of an earlier test there is nothing to remove.
         let _ = fs::remove_file(&report);
-        let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        let mut command = cargo();
         command.current_dir(copy).args(["test", "-p", "kube-simulator", "--test", self.target]);
         command.args(["--", "--exact", self.test]);
         command.env("SIMULATION_REPORT", &report).env("SIMULATION_BUDGET", searches::BUDGET);

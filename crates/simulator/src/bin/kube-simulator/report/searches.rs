@@ -9,6 +9,8 @@ use std::{
 
 use serde_json::Value;
 
+use crate::cargo::cargo;
+
 /// Budget of each search. A bug must be found earlier.
 pub(crate) const BUDGET: &str = "600s";
 
@@ -29,17 +31,22 @@ struct TestProgram {
     target: [&'static str; 2],
     /// Part of the names of the tests; empty: all tests.
     filter: &'static str,
-    is_example: bool,
+}
+
+impl TestProgram {
+    fn is_example(&self) -> bool {
+        self.package != "kube-simulator"
+    }
 }
 
 const fn program(package: &'static str, target: [&'static str; 2], filter: &'static str) -> TestProgram {
-    TestProgram { package, target, filter, is_example: true }
+    TestProgram { package, target, filter }
 }
 
 /// Simulations of the corpus, and of the examples.
 const PROGRAMS: [TestProgram; 7] = [
-    TestProgram { is_example: false, ..program("kube-simulator", ["--test", "corpus"], "") },
-    TestProgram { is_example: false, ..program("kube-simulator", ["--test", "further"], "") },
+    program("kube-simulator", ["--test", "corpus"], ""),
+    program("kube-simulator", ["--test", "further"], ""),
     program("guestbook", ["--test", "simulation"], ""),
     program("pod-labeller", ["--bin", "pod-labeller"], "labels_survive"),
     program("secret-sync", ["--test", "simulation"], ""),
@@ -69,7 +76,7 @@ fn play_in(folder: &Path) -> Result<Vec<Value>, String> {
         for line in text.lines() {
             let mut search = parse(&file, line)?;
             // The test of an example may have any name. The mark says in the summary that the example has no bug.
-            if program.is_example {
+            if program.is_example() {
                 search["test"] = format!("{EXAMPLE}{}", program.package).into();
             }
             all.push(search);
@@ -81,7 +88,7 @@ fn play_in(folder: &Path) -> Result<Vec<Value>, String> {
 /// Compiles all test programs with one call of cargo, because a package alone may have its dependencies with other features. Returns the
 /// messages of cargo, which name the programs.
 fn compile() -> Result<Vec<Value>, String> {
-    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let mut command = cargo();
     command.args(["test", "--no-run", "--message-format=json-render-diagnostics"]);
     if !cfg!(debug_assertions) {
         command.arg("--release");
