@@ -1,5 +1,7 @@
 //! Judgement of a run by comparison with the run without faults.
 
+mod counts;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -8,12 +10,13 @@ use std::{
 use crate::{
     names::{Actor, ObjectId},
     oracle::Oracle,
-    plan::{DeviationKind, Plan, Until},
+    plan::Plan,
     run::{End, Expected, Outcome},
-    similar::{Difference, Learned, ObjectState},
+    similar::{Difference, ObjectState},
     trace::{Action, Entry, Suspect},
     truth::{Change, Counts, Verb},
 };
+use counts::{compare_counts, lasting_counts, leave_out_orphans, orphans, sums_of_families};
 
 /// A violation of a rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -174,7 +177,8 @@ pub(crate) fn judge(
     let counts = merged.map_or(&reference.counts, |quiet| &quiet.counts);
     let failing = merged.map_or(&reference.failing, |quiet| &quiet.failing);
     let reaches = plan.deviations.iter().any(|deviation| deviation.what.reaches_over_a_step());
-    let by_family = |counts: &BTreeMap<ObjectId, Counts>| sums_of_families(counts, &expected.learned);
+    let learned = &expected.learned;
+    let by_family = |counts: &BTreeMap<ObjectId, Counts>| sums_of_families(counts, learned);
     let may_miss = reaches && is_deleted_before_its_first_write(&reference.trace, &outcome.trace);
     let tolerance = Tolerance { between_steps: reaches, missing_objects: may_miss };
     // The first violation is reported. A run that ended early would violate later rules as a consequence.
@@ -183,7 +187,13 @@ pub(crate) fn judge(
         &|| compare_leads(&reference.without_lead, &outcome.without_lead),
         &|| judge_writes(&outcome.trace),
         &|| compare_worlds(expected, outcome, tolerance, is_allowed),
-        &|| compare_counts(&by_family(counts), &by_family(&lasting_counts(outcome, plan)), reaches),
+        &|| {
+            let (expected, mut found) = (by_family(counts), by_family(&lasting_counts(outcome, plan)));
+            compare_counts(&expected, &found, reaches)?;
+            // Looked up only now, because it parses the objects.
+            leave_out_orphans(&orphans(&outcome.trace, learned), &expected, &mut found);
+            compare_counts(&expected, &found, reaches)
+        },
         &|| compare_failures(failing, &outcome.failing),
     ];
     let mut violations = rules.iter().filter_map(|rule| rule());
@@ -282,89 +292,6 @@ fn compare_failures(
     let (request, error) = found.iter().find(|(request, _)| !expected.contains_key(*request))?;
     let title = format!("{request} fails forever, and succeeds in the run without faults: {error}");
     Some(Violation { oracle: Oracle::Succeeds, title, suspect: Suspect::Unknown, details: Vec::new() })
-}
-
-/// Counts of a run without short-lived objects. A process that becomes the leader with an old view may create an object, and delete it
-/// again when it has received the events. And a request that arrives after its process was cut off may create an object, which the next
-/// leader deletes: no operator can prevent the creation. If no other program has touched the object meanwhile, nothing is lost.
-fn lasting_counts(outcome: &Outcome, plan: &Plan) -> BTreeMap<ObjectId, Counts> {
-    let mut counts = outcome.counts.clone();
-    let has = |what| plan.deviations.iter().any(|deviation| deviation.what == what);
-    let has_old_view = has(DeviationKind::Hold(Until::Leading));
-    let cut_off = has(DeviationKind::CutOff).then(|| paused(&outcome.trace)).flatten();
-    if !has_old_view && cut_off.is_none() {
-        return counts;
-    }
-    let is_undone = |creator: Actor, remover: Actor| {
-        (has_old_view && creator == remover) || (cut_off == Some(creator) && remover.is_operator())
-    };
-    let is_fault = |entry: &Entry| entry.action.is_deviation();
-    // Before the first fault the run equals that without faults, whose counts contain such objects as well.
-    let first = outcome.trace.iter().position(is_fault).unwrap_or(outcome.trace.len());
-    let mut created: BTreeMap<&ObjectId, Actor> = BTreeMap::new();
-    for change in changes(&outcome.trace[first..]) {
-        match change.verb {
-            Verb::Created if change.actor.is_operator() => drop(created.insert(&change.id, change.actor)),
-            Verb::Deleted
-                if created.get(&change.id).is_some_and(|creator| is_undone(*creator, change.actor)) =>
-            {
-                created.remove(&change.id);
-                if let Some(counts) = counts.get_mut(&change.family) {
-                    counts.created = counts.created.saturating_sub(1);
-                    counts.deleted = counts.deleted.saturating_sub(1);
-                }
-            }
-            // Another program has touched the object, so its deletion counts.
-            _ if created.get(&change.id) != Some(&change.actor) => drop(created.remove(&change.id)),
-            _ => {}
-        }
-    }
-    counts
-}
-
-/// The process that a plan pauses first.
-fn paused(trace: &[Entry]) -> Option<Actor> {
-    trace.iter().find_map(|entry| match &entry.action {
-        Action::Paused { actor, .. } => Some(*actor),
-        _ => None,
-    })
-}
-
-/// Sums up the counts of objects with names that the operator generates itself.
-fn sums_of_families(counts: &BTreeMap<ObjectId, Counts>, learned: &Learned) -> BTreeMap<ObjectId, Counts> {
-    let mut sums = BTreeMap::<ObjectId, Counts>::new();
-    for (id, counts) in counts {
-        let sum = sums.entry(learned.names.family_by_name(id)).or_default();
-        sum.created += counts.created;
-        sum.deleted += counts.deleted;
-        // Two runs give such an object two names, so only the sums of the families can be compared.
-        sum.changed += counts.changed;
-    }
-    sums
-}
-
-/// Compares creations and deletions. Fewer are not a violation if changes were merged while the operator was down.
-fn compare_counts(
-    expected: &BTreeMap<ObjectId, Counts>,
-    found: &BTreeMap<ObjectId, Counts>,
-    may_be_fewer: bool,
-) -> Option<Violation> {
-    let ids: BTreeSet<&ObjectId> = expected.keys().chain(found.keys()).collect();
-    let differs = |expected: u32, found: u32| found > expected || (found < expected && !may_be_fewer);
-    for id in ids {
-        let of = |counts: &BTreeMap<ObjectId, Counts>| counts.get(id).copied().unwrap_or_default();
-        let (expected, found) = (of(expected), of(found));
-        for (verb, expected, found) in
-            [("created", expected.created, found.created), ("deleted", expected.deleted, found.deleted)]
-        {
-            if differs(expected, found) {
-                let title = format!("{id} {verb} {found} times, {expected} times in the run without faults");
-                let suspect = Suspect::about(&id.to_string());
-                return Some(Violation { oracle: Oracle::SameCounts, title, suspect, details: Vec::new() });
-            }
-        }
-    }
-    None
 }
 
 #[cfg(test)]

@@ -8,7 +8,8 @@ use std::fmt;
 pub enum Oracle {
     /// Whenever the world is quiet, its objects equal those of the run without faults.
     SameObjects,
-    /// Objects are created and deleted as often as in the run without faults.
+    /// Objects are created and deleted as often as in the run without faults. A child that is created when its owners are gone, and that the
+    /// garbage collector deletes, does not count.
     SameCounts,
     /// Remote systems end in the states of the run without faults.
     SameRemotes,

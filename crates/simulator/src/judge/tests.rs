@@ -9,7 +9,7 @@ use super::*;
 use crate::{
     names::{OPERATOR, ProcessName},
     run::QuietWorld,
-    similar::{Masks, World},
+    similar::{Learned, Masks, World},
 };
 
 #[test]
@@ -58,58 +58,6 @@ fn an_object_that_is_gone_before_the_operator_wrote_to_it_may_have_been_missed()
     assert!(!is_deleted_before_its_first_write(&missed, &missed), "it never has a finalizer");
     assert!(!is_deleted_before_its_first_write(&marked, &marked));
     assert!(!is_deleted_before_its_first_write(&own, &own), "objects of the operator are its own");
-}
-
-#[test]
-fn short_lived_objects_of_failovers_do_not_count() {
-    let actor = |replica| {
-        let process = ProcessName { program: OPERATOR, replica, is_tested: true };
-        Actor::Process { process, life: 0 }
-    };
-    let id = ObjectId::new("", "configmaps", "a", "x");
-    let entry = |action| Entry { at: Duration::ZERO, action };
-    let change = |actor, verb| {
-        let (id, family) = (id.clone(), id.clone());
-        let (revision, before, after, is_visible, trespass) = (1, None, None, true, None);
-        entry(Action::Committed(Arc::new(Change {
-            actor,
-            verb,
-            id,
-            family,
-            revision,
-            before,
-            after,
-            is_visible,
-            trespass,
-        })))
-    };
-    let crash = || entry(Action::Crashed { actor: actor(0), at: String::new() });
-    let counted = |trace: Vec<Entry>, plan: &str| {
-        let counts = BTreeMap::from([(id.clone(), Counts { created: 2, deleted: 2, changed: 0 })]);
-        let outcome = Outcome { trace, counts, ..Outcome::default() };
-        lasting_counts(&outcome, &plan.parse().unwrap())[&id].created
-    };
-    let old_view = "hold until it leads, from tasks ADDED a/x to operator-2 #1";
-    let passes = || vec![crash(), change(actor(1), Verb::Created), change(actor(1), Verb::Deleted)];
-    assert_eq!(counted(passes(), old_view), 1);
-    assert_eq!(counted(passes(), "crash at rest after step #1"), 2);
-    let older = vec![change(actor(1), Verb::Created), crash(), change(actor(1), Verb::Deleted)];
-    assert_eq!(counted(older, old_view), 2);
-    let touched = [
-        change(actor(1), Verb::Created),
-        change(Actor::User, Verb::Changed),
-        change(actor(1), Verb::Deleted),
-    ];
-    assert_eq!(counted(std::iter::once(crash()).chain(touched).collect(), old_view), 2);
-
-    // A late request of the former leader creates the object, and the next leader deletes it.
-    let late = "cut off, and carry out late: create configmaps a/x #1";
-    let pause = || entry(Action::Paused { actor: actor(0), duration: Duration::from_secs(40) });
-    let by = |creator, remover| vec![pause(), change(creator, Verb::Created), change(remover, Verb::Deleted)];
-    assert_eq!(counted(by(actor(0), actor(1)), late), 1);
-    assert_eq!(counted(by(actor(0), actor(1)), "pause for 61 seconds before create configmaps a/x #1"), 2);
-    assert_eq!(counted(by(actor(1), actor(1)), late), 2, "the next leader creates it itself");
-    assert_eq!(counted(by(actor(0), Actor::User), late), 2, "another program deletes it");
 }
 
 #[test]
@@ -187,19 +135,4 @@ fn the_run_without_faults_does_not_end_with_a_finalizer_of_the_operator_on_a_del
     assert_eq!(judged(operator, state(&["dev/cleanup"], Value::Null)), None);
     assert_eq!(judged(Actor::User, state(&["dev/cleanup"], deleted.clone())), None);
     assert_eq!(judged(operator, state(&["dev/other"], deleted)), None);
-}
-
-#[test]
-fn more_creations_are_always_a_violation_and_fewer_only_if_nothing_was_merged() {
-    let id = ObjectId::new("", "configmaps", "a", "x");
-    let counts = |created| BTreeMap::from([(id.clone(), Counts { created, ..Counts::default() })]);
-    let title = |expected, found, merged| {
-        compare_counts(&counts(expected), &counts(found), merged).map(|violation| violation.title)
-    };
-    let more = "configmaps a/x created 2 times, 1 times in the run without faults";
-    assert_eq!(title(1, 2, false).as_deref(), Some(more));
-    assert_eq!(title(1, 2, true).as_deref(), Some(more));
-    assert!(title(2, 1, false).is_some());
-    assert_eq!(title(2, 1, true), None);
-    assert_eq!(title(1, 1, false), None);
 }

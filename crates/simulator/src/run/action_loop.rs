@@ -29,6 +29,11 @@ const ACTIONS: usize = 2_000_000;
 /// Maximum number of calls about one object without time passing: more is a loop.
 const SAME_CALLS_AT_ONCE: usize = 150;
 
+/// Number of such calls after which events that a plan keeps back arrive. An operator that creates a child for an owner whose deletion it has not
+/// seen yet, and the garbage collector, which deletes the child, follow each other until the event arrives. In a cluster this takes a few
+/// rounds, because both need time for them.
+const SAME_CALLS_BEFORE_EVENTS: usize = 10;
+
 impl Run<'_> {
     /// Takes actions until the world is quiet after the last step.
     ///
@@ -65,6 +70,9 @@ impl Run<'_> {
                 continue;
             }
             self.check_limits()?;
+            if self.end_repetition(&mut step).await {
+                continue;
+            }
             let next = steps.get(self.begun);
             if let Some(next) = next.filter(|_| step.is_none() && self.is_early_step_due()) {
                 self.early_step_begins();
@@ -123,6 +131,34 @@ impl Run<'_> {
             || self.most_calls_at_once > SAME_CALLS_AT_ONCE
             || self.trace.len() > ACTIONS;
         if is_endless { Err(End::Loop { actions: self.last_actions() }) } else { Ok(()) }
+    }
+
+    /// Lets the events arrive that the plan keeps back, if calls repeat themselves meanwhile, and returns whether there was one.
+    async fn end_repetition(&mut self, step: &mut Option<Attempt>) -> bool {
+        if self.most_calls_at_once < SAME_CALLS_BEFORE_EVENTS {
+            return false;
+        }
+        if self.end_holds_of_the_active() {
+            self.no_calls_at_once();
+            return true;
+        }
+        let began = Instant::now();
+        let Some(due) = self.hub.next_late().filter(|due| *due > began) else { return false };
+        let mut now = began;
+        while now < due {
+            self.pass_time(step).await;
+            // Only the watchdog ends a wait without a later time.
+            if Instant::now() == now {
+                break;
+            }
+            now = Instant::now();
+        }
+        true
+    }
+
+    fn no_calls_at_once(&mut self) {
+        self.calls_at_once.clear();
+        self.most_calls_at_once = 0;
     }
 
     /// Ends the step, if its attempt has a result, and returns whether it did.
@@ -267,8 +303,7 @@ impl Run<'_> {
         // The wait ends without a later time only if the watchdog ended it.
         if Instant::now() > before {
             self.at_once = 0;
-            self.calls_at_once.clear();
-            self.most_calls_at_once = 0;
+            self.no_calls_at_once();
         }
     }
 }

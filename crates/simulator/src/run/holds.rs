@@ -188,6 +188,12 @@ impl Run<'_> {
         self.holds.iter().filter(waits).any(|hold| self.last_due(hold.since + LONGEST_LAG).is_some())
     }
 
+    /// Ends all holds but those of standbys, and returns whether there was one.
+    pub(super) fn end_holds_of_the_active(&mut self) -> bool {
+        let over: Vec<bool> = self.holds.iter().map(|hold| hold.until != Until::Leading).collect();
+        self.release(&over)
+    }
+
     /// Ends the holds that have lasted too long.
     pub(super) fn end_long_holds(&mut self) -> bool {
         let over: Vec<bool> = self.holds.iter().map(|hold| hold.since.elapsed() > LONGEST_HOLD).collect();
