@@ -124,6 +124,8 @@
 //! | plans of [`Explore::random`] | 1,000 |
 //! | runs and real time to shrink a plan | 200, and the budget of the search, but at least 10 s |
 //! | time that watch events are held back | 2 virtual minutes; 10 virtual seconds if no more events arrive; 30 virtual seconds for a timer of the operator |
+//! | calls about one object without time passing, after which events that are held back arrive | 10 |
+//! | the same, after which the run counts as a loop | 150 |
 //! | real time without progress, because a task is always ready or blocks the thread | 10 s, then the run is a finding; after 60 s the test process ends |
 //! | longest time until quiet, after a step or crash | 1 virtual hour; 12 series of changes after pauses of more than 20 minutes |
 //! | outage of a resource or remote system | 60 virtual seconds |
@@ -131,6 +133,7 @@
 //! | processes of `SIMULATION_JOBS` | 256 |
 //! | attempts of a step | 600, one each virtual second; an attempt may last seven virtual days |
 //! | time that an operator waits for the user's next step before it is started again | 60 virtual seconds |
+//! | time for which it stays down after that step, if it is down for long | 61 virtual seconds |
 //! | actions of a run | 2,000,000 |
 //! | crashes of the run without faults at which runs begin | 10,000, with 200,000 objects in all; others are played from the start |
 //! | actions without time passing | 20,000 in the run without faults; in others 5,000 and three times those of that run |

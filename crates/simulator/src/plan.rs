@@ -99,6 +99,17 @@ pub(crate) enum Restart {
     AtOnce,
     /// When the user's next step is done, or cannot be done without the operator.
     AfterNextStep,
+    /// A minute later than that.
+    LongAfterNextStep,
+}
+
+impl Restart {
+    const ALL: [Self; 3] = [Self::AtOnce, Self::AfterNextStep, Self::LongAfterNextStep];
+
+    /// Returns the restarts that come earlier than this one.
+    fn earlier(self) -> impl Iterator<Item = Self> {
+        Self::ALL.into_iter().take_while(move |restart| *restart != self)
+    }
 }
 
 /// Answer of a call that is refused.
@@ -174,9 +185,9 @@ impl DeviationKind {
     pub(crate) fn reaches_over_a_step(self) -> bool {
         matches!(
             self,
-            Self::CrashBefore(Restart::AfterNextStep)
-                | Self::CrashAfter(Restart::AfterNextStep)
-                | Self::CrashAtRest(Restart::AfterNextStep)
+            Self::CrashBefore(Restart::AfterNextStep | Restart::LongAfterNextStep)
+                | Self::CrashAfter(Restart::AfterNextStep | Restart::LongAfterNextStep)
+                | Self::CrashAtRest(Restart::AfterNextStep | Restart::LongAfterNextStep)
                 | Self::Hold(_)
                 | Self::Relist(_)
                 | Self::StepBefore
@@ -188,9 +199,9 @@ impl DeviationKind {
     /// Returns milder deviations at the same place, the mildest first.
     pub(crate) fn milder(self) -> Vec<Self> {
         match self {
-            Self::CrashBefore(Restart::AfterNextStep) => vec![Self::CrashBefore(Restart::AtOnce)],
-            Self::CrashAfter(Restart::AfterNextStep) => vec![Self::CrashAfter(Restart::AtOnce)],
-            Self::CrashAtRest(Restart::AfterNextStep) => vec![Self::CrashAtRest(Restart::AtOnce)],
+            Self::CrashBefore(restart) => restart.earlier().map(Self::CrashBefore).collect(),
+            Self::CrashAfter(restart) => restart.earlier().map(Self::CrashAfter).collect(),
+            Self::CrashAtRest(restart) => restart.earlier().map(Self::CrashAtRest).collect(),
             Self::LoseAnswerAndEvents => vec![Self::LoseAnswer],
             Self::StepAround => vec![Self::StepBefore],
             Self::Outage => vec![Self::Refuse(Refusal::Reset)],
@@ -229,7 +240,19 @@ const REFUSALS: [(Refusal, &str); 5] = [
     (Refusal::Reset, "reset"),
 ];
 
-const KINDS: [(DeviationKind, &str); 31] = [
+const KINDS: [(DeviationKind, &str); 34] = [
+    (
+        DeviationKind::CrashBefore(Restart::LongAfterNextStep),
+        "crash, restart a minute after the next step, before",
+    ),
+    (
+        DeviationKind::CrashAfter(Restart::LongAfterNextStep),
+        "crash, restart a minute after the next step, after",
+    ),
+    (
+        DeviationKind::CrashAtRest(Restart::LongAfterNextStep),
+        "crash at rest, restart a minute after the next step, after",
+    ),
     (DeviationKind::CrashBefore(Restart::AfterNextStep), "crash, restart after the next step, before"),
     (DeviationKind::CrashAfter(Restart::AfterNextStep), "crash, restart after the next step, after"),
     (DeviationKind::CrashBefore(Restart::AtOnce), "crash before"),

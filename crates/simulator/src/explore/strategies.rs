@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use tokio::time::Duration;
+
 use super::{
     Strategy,
     combined_plans::{pairs, random},
@@ -110,9 +112,16 @@ fn from(line: &ArrivedLine, what: DeviationKind) -> Deviation {
 /// Crashes at each state of the world that the operator can leave behind: after each visible write; before a write if something else
 /// has changed the world since the operator's last write; and while the world is quiet. Crashes with a restart at once come first.
 pub(super) fn crashes(writes: &[Write], steps: usize) -> Vec<Deviation> {
+    let slow = slow_steps(writes);
     let with = |restart: Restart| {
+        let slow = &slow;
         writes.iter().enumerate().flat_map(move |(place, write)| {
-            let has_restart = restart == Restart::AtOnce || write.step < steps;
+            let has_restart = match restart {
+                Restart::AtOnce => true,
+                Restart::AfterNextStep => write.step < steps,
+                // Where the operator waits for nothing, it makes no difference for how long it is down.
+                Restart::LongAfterNextStep => write.step < steps && slow.contains(&write.step),
+            };
             let before = (place == 0 || write.is_after_others) && has_restart;
             let after = write.is_visible && has_restart;
             let before = before.then(|| at(write, DeviationKind::CrashBefore(restart)));
@@ -120,7 +129,16 @@ pub(super) fn crashes(writes: &[Write], steps: usize) -> Vec<Deviation> {
         })
     };
     let at_rest = at_rest(steps).chain(down_during_a_step(writes, steps));
-    with(Restart::AtOnce).chain(at_rest).chain(with(Restart::AfterNextStep)).collect()
+    let late = with(Restart::AfterNextStep).chain(with(Restart::LongAfterNextStep));
+    with(Restart::AtOnce).chain(at_rest).chain(late).collect()
+}
+
+/// Steps in which the operator waits between writes.
+fn slow_steps(writes: &[Write]) -> BTreeSet<usize> {
+    let mut first: BTreeMap<usize, Duration> = BTreeMap::new();
+    let waits =
+        |write: &&Write| write.at - *first.entry(write.step).or_insert(write.at) >= Duration::from_secs(1);
+    writes.iter().filter(waits).map(|write| write.step).collect()
 }
 
 /// Crashes at rest after a step, with the restart after the next step. Only steps without a visible write have one, because a crash after
@@ -325,8 +343,6 @@ fn failovers(reference: &Outcome, steps: usize) -> Vec<Plan> {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use tokio::time::Duration;
-
     use super::*;
     use crate::{
         names::{Actor, ProcessName},
@@ -335,7 +351,8 @@ pub(super) mod tests {
 
     /// A write that changes something, while no other request runs.
     pub(in crate::explore) fn write(call: &str, step: usize) -> Write {
-        Write { call: call.to_owned(), number: 1, step, is_visible: true, is_after_others: false }
+        let (call, at) = (call.to_owned(), Duration::ZERO);
+        Write { call, number: 1, step, at, is_visible: true, is_after_others: false }
     }
 
     pub(in crate::explore) fn line(line: &str, step: usize) -> ArrivedLine {
@@ -369,6 +386,18 @@ pub(super) mod tests {
                 "crash, restart after the next step, after create a x #1",
             ]
         );
+    }
+
+    #[test]
+    fn an_operator_that_waits_may_be_down_for_long() {
+        let at = |seconds| Write { at: Duration::from_secs(seconds), ..write("create a x", 1) };
+        let late = |writes: &[Write]| {
+            let plans = crashes(writes, 2);
+            plans.iter().map(ToString::to_string).filter(|plan| plan.contains("a minute")).collect::<Vec<_>>()
+        };
+        assert_eq!(late(&[at(0), at(0)]), Vec::<String>::new());
+        let expected = "crash, restart a minute after the next step, after create a x #1";
+        assert_eq!(late(&[at(0), Write { number: 2, is_visible: false, ..at(5) }])[1..], [expected]);
     }
 
     #[test]

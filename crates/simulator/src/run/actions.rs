@@ -256,6 +256,7 @@ impl Run<'_> {
             call,
             number,
             step: self.begun,
+            at: self.start.elapsed(),
             is_visible: false,
             is_after_others: std::mem::take(&mut self.others_changed),
         };

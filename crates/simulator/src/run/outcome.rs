@@ -25,6 +25,8 @@ pub(crate) struct Write {
     pub(crate) number: u32,
     /// Step during or after which it was made; 0 is before the first.
     pub(crate) step: usize,
+    /// Virtual time since the start of the run.
+    pub(crate) at: Duration,
     /// Whether it changed a compared object.
     pub(crate) is_visible: bool,
     /// Whether something else changed the world since the operator's previous write.

@@ -28,6 +28,9 @@ use crate::{
 /// Virtual time after which an operator that waits for the end of a step is started anyway, because the step may need it.
 const LONGEST_DOWN: Duration = Duration::from_secs(60);
 
+/// Virtual time that an operator is down after a step, if it is down for long: longer than requests and leases last.
+const LONG: Duration = Duration::from_secs(61);
+
 /// Delay until an operator that ended by itself is started again, and maximum number of such ends.
 const BACK_AFTER: Duration = Duration::from_secs(10);
 const ENDS: usize = 5;
@@ -53,22 +56,27 @@ pub(super) struct Process {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Alive {
     Running,
-    /// Down until this time, or until that many steps are done.
+    /// Down until this time, or until that many steps are done and some more time has passed.
     Down {
         until: Instant,
         steps: Option<usize>,
+        longer: Duration,
     },
 }
 
 impl Alive {
     /// State of a process that has just crashed, with this number of steps begun.
     pub(super) fn after_crash(restart: Restart, begun: usize) -> Self {
-        match restart {
-            Restart::AtOnce => Self::Down { until: Instant::now(), steps: None },
-            Restart::AfterNextStep => {
-                Self::Down { until: Instant::now() + LONGEST_DOWN, steps: Some(begun + 1) }
-            }
-        }
+        let longer = match restart {
+            Restart::AtOnce => return Self::down_until(Instant::now()),
+            Restart::AfterNextStep => Duration::ZERO,
+            Restart::LongAfterNextStep => LONG,
+        };
+        Self::Down { until: Instant::now() + LONGEST_DOWN, steps: Some(begun + 1), longer }
+    }
+
+    fn down_until(until: Instant) -> Self {
+        Self::Down { until, steps: None, longer: Duration::ZERO }
     }
 }
 
@@ -81,7 +89,7 @@ impl Process {
                 program: index,
                 actor: Actor::Process { process: ProcessName { program: name, replica, is_tested }, life: 0 },
                 task: JoinSet::new(),
-                state: Alive::Down { until: Instant::now(), steps: None },
+                state: Alive::down_until(Instant::now()),
                 ends: 0,
                 manager: None,
                 has_led: false,
@@ -278,7 +286,7 @@ impl Run<'_> {
                 if process.ends >= ENDS {
                     return Err(End::OperatorEnded { reason });
                 }
-                process.state = Alive::Down { until: Instant::now() + BACK_AFTER, steps: None };
+                process.state = Alive::down_until(Instant::now() + BACK_AFTER);
                 process.next_life();
             }
             match self.processes[index].state {
@@ -335,10 +343,15 @@ impl Run<'_> {
     /// Starts operators that wait for a step to be done.
     pub(super) fn restart_after_step(&mut self) -> Result<(), End> {
         for index in 0..self.processes.len() {
-            if let Alive::Down { steps: Some(steps), .. } = self.processes[index].state
-                && self.begun >= steps
-            {
-                self.start(index)?;
+            match self.processes[index].state {
+                Alive::Down { steps: Some(steps), longer, .. } if self.begun >= steps => {
+                    if longer.is_zero() {
+                        self.start(index)?;
+                    } else {
+                        self.processes[index].state = Alive::down_until(Instant::now() + longer);
+                    }
+                }
+                _ => {}
             }
         }
         Ok(())
@@ -409,7 +422,7 @@ impl Run<'_> {
             self.hub.cut(self.processes[index].actor);
             let mut task = std::mem::take(&mut self.processes[index].task);
             task.shutdown().await;
-            self.processes[index].state = Alive::Down { until: Instant::now(), steps: None };
+            self.processes[index].state = Alive::down_until(Instant::now());
         }
     }
 
