@@ -253,12 +253,14 @@ fn compare_worlds(
         differences.retain(|difference| !is_allowed(rule_of(difference)));
         let Some(difference) = differences.first() else { continue };
         let suspect = match difference {
-            Difference::Value { name, expected: Some(value), .. } => {
+            Difference::Value { name, path, expected: Some(value), .. } => {
                 // If a value should be that of another object, either of the two may be wrong.
                 let others = expected.places_of_ids_in(*step, value);
-                Suspect::about_all(std::iter::once(&**name).chain(others.iter().map(|other| &**other)))
+                let names = std::iter::once(&**name).chain(others.iter().map(|other| &**other));
+                Suspect::about_all(names).of_field(path)
             }
-            difference => Suspect::about(difference.name()),
+            Difference::Value { name, path, expected: None, .. } => Suspect::about(name).of_field(path),
+            Difference::Missing(name) | Difference::Extra(name) => Suspect::about(name),
         };
         let oracle = rule_of(difference);
         let (when, suspect) = match *step {

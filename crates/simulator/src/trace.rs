@@ -32,8 +32,8 @@ pub(crate) enum Action {
     CarriedOut {
         actor: Actor,
         name: Arc<CallName>,
-        /// Whether the call changed the state of a remote system.
-        changes_remote: bool,
+        /// Fields of a remote system that the call changed.
+        changed: Arc<[String]>,
     },
     /// A call was refused.
     Refused { actor: Actor, name: Arc<CallName>, how: String },

@@ -87,7 +87,7 @@ impl Change {
     pub(crate) fn paths(&self) -> Vec<String> {
         let mut paths = Vec::new();
         if let (Some(before), Some(after)) = (&self.before, &self.after) {
-            differing_paths(&before.compared, &after.compared, "", &mut paths);
+            differing_paths(&before.compared, &after.compared, "", MOST_PATHS, &mut paths);
         }
         paths
     }
@@ -294,9 +294,18 @@ fn each_difference(old: &Value, new: &Value, path: &mut String, differs: &mut dy
     }
 }
 
-/// Adds the paths at which two values differ, at most three.
-fn differing_paths(before: &Value, after: &Value, path: &str, found: &mut Vec<String>) {
-    if found.len() == 3 || before == after {
+/// Number of paths of a change, for messages.
+const MOST_PATHS: usize = 3;
+
+/// Adds the paths at which two values differ, up to this number of paths.
+pub(crate) fn differing_paths(
+    before: &Value,
+    after: &Value,
+    path: &str,
+    most: usize,
+    found: &mut Vec<String>,
+) {
+    if found.len() == most || before == after {
         return;
     }
     let (Value::Object(old), Value::Object(new)) = (before, after) else {
@@ -306,7 +315,7 @@ fn differing_paths(before: &Value, after: &Value, path: &str, found: &mut Vec<St
     let keys: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
     for key in keys {
         let (old, new) = (old.get(key).unwrap_or(&Value::Null), new.get(key).unwrap_or(&Value::Null));
-        differing_paths(old, new, &format!("{path}.{key}"), found);
+        differing_paths(old, new, &format!("{path}.{key}"), most, found);
     }
 }
 
@@ -343,7 +352,7 @@ mod tests {
     fn differing_paths_name_the_fields_that_changed() {
         let check = |before: Value, after: Value, expected: &[&str]| {
             let mut found = Vec::new();
-            differing_paths(&before, &after, "", &mut found);
+            differing_paths(&before, &after, "", MOST_PATHS, &mut found);
             assert_eq!(found, expected, "{before} {after}");
         };
         check(json!({"a": 1}), json!({"a": 1}), &[]);

@@ -165,7 +165,7 @@ mod tests {
         let name = Arc::new(CallName::of_effect("cloud", "create", "x"));
         let effect = || {
             let name = Arc::clone(&name);
-            entry(Action::CarriedOut { actor: Actor::User, name, changes_remote: false })
+            entry(Action::CarriedOut { actor: Actor::User, name, changed: Arc::default() })
         };
         let mut entries: Vec<Entry> = (0..3 * COLUMNS).map(|_| effect()).collect();
         entries.insert(2 * COLUMNS, entry(Action::Crashed { actor: Actor::User, at: "here".to_owned() }));

@@ -144,7 +144,7 @@ impl Run<'_> {
         if let Some(work) = self.hub.take(*id) {
             if order == Order::CarryOut {
                 let name = Arc::clone(name);
-                self.log(Action::CarriedOut { actor: *actor, name, changes_remote: false });
+                self.log(Action::CarriedOut { actor: *actor, name, changed: Arc::default() });
             }
             let (hub, id, work) = (self.hub.clone(), *id, work(order));
             // The call runs in a task, so that the driver goes on meanwhile. The answer then waits in the hub

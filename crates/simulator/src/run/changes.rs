@@ -11,6 +11,7 @@ use crate::{
     names::Actor,
     similar::World,
     trace::{Action, Entry},
+    truth::differing_paths,
 };
 
 impl Run<'_> {
@@ -30,11 +31,12 @@ impl Run<'_> {
             }
             self.log(Action::Committed(Arc::new(change)));
         }
-        if self.remotes_changed() {
+        let changed = self.fields_of_remotes_that_changed();
+        if !changed.is_empty() {
             is_visible = true;
             // Remote systems have no commits, so the truth does not see their changes.
             self.truth.lock().last_visible = Instant::now();
-            match self.note_effect() {
+            match self.note_effect(changed.into()) {
                 Some(actor) => self.attribute_change(actor),
                 None => self.others_changed = true,
             }
@@ -64,31 +66,36 @@ impl Run<'_> {
         }
     }
 
-    /// Notes in the trace that the last effect changed a remote system, and returns the actor of the effect.
-    fn note_effect(&mut self) -> Option<Actor> {
+    /// Notes in the trace what the last effect changed in a remote system, and returns the actor of the effect.
+    fn note_effect(&mut self, fields: Arc<[String]>) -> Option<Actor> {
         let mut effects = self.trace.iter_mut().rev().filter_map(|entry| match &mut entry.action {
-            Action::CarriedOut { actor, name, changes_remote } if name.is_effect() => {
-                Some((*actor, changes_remote))
-            }
+            Action::CarriedOut { actor, name, changed } if name.is_effect() => Some((*actor, changed)),
             _ => None,
         });
-        let (actor, changes_remote) = effects.next()?;
-        *changes_remote = true;
+        let (actor, changed) = effects.next()?;
+        *changed = fields;
         Some(actor)
     }
 
-    /// Returns whether a remote system changed since the last call.
-    fn remotes_changed(&mut self) -> bool {
+    /// Returns the fields of remote systems that changed since the last call.
+    fn fields_of_remotes_that_changed(&mut self) -> Vec<String> {
+        let mut changed = Vec::new();
         if self.remotes.is_empty() || self.effects == self.effects_seen {
-            return false;
+            return changed;
         }
         self.effects_seen = self.effects;
         let states = self.states();
         // Many effects only read. The states are compared, because names do not show which effects change
         // something.
-        let is_changed = states != self.remote_states;
+        for (before, after) in self.remote_states.values().zip(states.values()) {
+            differing_paths(before, after, "", usize::MAX, &mut changed);
+            if changed.is_empty() && before != after {
+                // A field that is null was added or removed.
+                changed.push(String::new());
+            }
+        }
         self.remote_states = states;
-        is_changed
+        changed
     }
 
     pub(super) fn states(&self) -> BTreeMap<Arc<str>, Value> {

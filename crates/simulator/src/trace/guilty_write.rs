@@ -11,6 +11,8 @@ pub(crate) enum Suspect {
     About {
         /// Objects or families, such as `configmaps default/page-*`, and remote systems, such as `remote cloud`.
         names: Vec<String>,
+        /// The field that differs, such as `.status.phase`, if one does.
+        field: Option<String>,
         /// Number of the step after which the world was judged, if that was not the last one.
         last_step: Option<usize>,
     },
@@ -31,13 +33,23 @@ impl Suspect {
     /// Like [`about`](Self::about), but several objects contradict each other.
     pub(crate) fn about_all<'n>(names: impl IntoIterator<Item = &'n str>) -> Self {
         let family = |name: &str| name.split('#').next().unwrap_or_default().to_owned();
-        Self::About { names: names.into_iter().map(family).collect(), last_step: None }
+        Self::About { names: names.into_iter().map(family).collect(), field: None, last_step: None }
+    }
+
+    /// The field that differs.
+    pub(crate) fn of_field(self, path: &str) -> Self {
+        match self {
+            Self::About { names, last_step, .. } => {
+                Self::About { names, field: Some(path.to_owned()), last_step }
+            }
+            other => other,
+        }
     }
 
     /// Only actions up to the end of this step can be guilty: later ones cannot have caused what the world was after it.
     pub(crate) fn until(self, step: usize) -> Self {
         match self {
-            Self::About { names, .. } => Self::About { names, last_step: Some(step) },
+            Self::About { names, field, .. } => Self::About { names, field, last_step: Some(step) },
             other => other,
         }
     }
@@ -72,6 +84,18 @@ impl Suspect {
             }),
             _ => false,
         }
+    }
+
+    /// Whether an action changed the field of the violation.
+    fn has_field(&self, action: &Action) -> bool {
+        let Self::About { field: Some(field), .. } = self else { return false };
+        let changes = |changed: &[String]| has_common_field(changed, std::slice::from_ref(field));
+        let is_changed = match action {
+            Action::Committed(change) => changes(&change.paths()),
+            Action::CarriedOut { changed, .. } => changes(changed),
+            _ => false,
+        };
+        is_changed && self.has(action)
     }
 }
 
@@ -116,7 +140,7 @@ impl Guilty {
 
 /// Finds the guilty change or effect of an operator. Of the actions about the object of the violation, these are tried in order: the
 /// first one that only this run has, the first one that only the run without faults has, the first one with other content, and the
-/// last one. If no action concerns the object, the first action of any object that only one of the runs has is guilty.
+/// last one, of those that changed the field that differs if there is one. If no action concerns the object, the first action of any object that only one of the runs has is guilty.
 ///
 /// An action that is missing may be the consequence of a change of what the operator had not read, such as a lost request. If only this
 /// run has such a change, the change is guilty instead.
@@ -137,7 +161,8 @@ pub(crate) fn guilty(run: &[Action], without_faults: &[Action], suspect: &Suspec
     }
     let about = |action: &Action| label(action).filter(|_| suspect.has(action));
     let with_content = |action: &Action| Some(format!("{} {:?}", about(action)?, content(action)));
-    let last_about = last(&|action| suspect.has(action));
+    let last_about =
+        last(&|action| suspect.has_field(action)).or_else(|| last(&|action| suspect.has(action)));
     if !has_other {
         return last_about;
     }
@@ -214,7 +239,7 @@ fn label(action: &Action) -> Option<String> {
         Action::Committed(change) if change.actor.is_operator() && change.is_visible => {
             Some(format!("{:?} {} {:?}", change.verb, change.family, change.paths()))
         }
-        Action::CarriedOut { actor, name, changes_remote: true } if actor.is_operator() => {
+        Action::CarriedOut { actor, name, changed } if actor.is_operator() && !changed.is_empty() => {
             Some(name.to_string())
         }
         _ => None,

@@ -184,17 +184,39 @@ mod tests {
 
     #[test]
     fn an_effect_that_changes_nothing_is_not_at_fault() {
-        let effect = |verb: &str, changes_remote| {
+        let effect = |verb: &str, changed: &[&str]| {
             let process = ProcessName { program: OPERATOR, replica: 0, is_tested: true };
             let actor = Actor::Process { process, life: 0 };
             let name = Arc::new(CallName::of_effect("dns", verb, "x"));
-            Entry { at: Duration::ZERO, action: Action::CarriedOut { actor, name, changes_remote } }
+            let changed = changed.iter().map(|field| (*field).to_owned()).collect();
+            Entry { at: Duration::ZERO, action: Action::CarriedOut { actor, name, changed } }
         };
-        let run = [effect("add", true)];
-        let without_faults = [effect("add", true), effect("add", false), effect("remove", true)];
+        let run = [effect("add", &[".x"])];
+        let without_faults = [effect("add", &[".x"]), effect("add", &[]), effect("remove", &[".x"])];
         let lines = story(&run, &without_faults, &Suspect::about("remote dns"), 10);
         let marked: Vec<&String> = lines.iter().filter(|line| line.contains(MARK)).collect();
         assert_eq!(marked, ["  –  operator   remove at dns x   ← only in the run without faults"]);
+    }
+
+    #[test]
+    fn of_equal_effects_the_last_one_that_changed_the_field_is_at_fault() {
+        let effect = |verb: &str, changed: &str| {
+            let process = ProcessName { program: OPERATOR, replica: 0, is_tested: true };
+            let actor = Actor::Process { process, life: 0 };
+            let name = Arc::new(CallName::of_effect("rack", verb, "x"));
+            let action = Action::CarriedOut { actor, name, changed: Arc::new([changed.to_owned()]) };
+            Entry { at: Duration::ZERO, action }
+        };
+        let run = [effect("reboot", ".outages"), effect("look", ".down.x")];
+        let marked = |suspect: &Suspect| {
+            let lines = story(&run, &run, suspect, 10);
+            lines.into_iter().find(|line| line.contains(MARK)).unwrap_or_default()
+        };
+        let rack = || Suspect::about("remote rack");
+        assert_eq!(marked(&rack()), "  2  operator   look at rack x   ← the last write before the violation");
+        let reboot = "  1  operator   reboot at rack x   ← the last write before the violation";
+        assert_eq!(marked(&rack().of_field(".outages")), reboot);
+        assert_eq!(marked(&rack().of_field(".outages.west")), reboot);
     }
 
     #[test]
@@ -205,7 +227,7 @@ mod tests {
             let uri = format!("/api/v1/namespaces/a/configmaps/{name}");
             let request = http::Request::builder().method(method).uri(uri).body(()).unwrap();
             let name = Arc::new(CallName::of_request(&request, b""));
-            Entry { at: Duration::ZERO, action: Action::CarriedOut { actor, name, changes_remote: false } }
+            Entry { at: Duration::ZERO, action: Action::CarriedOut { actor, name, changed: Arc::default() } }
         };
         let run = [call("DELETE", "x"), call("GET", "x"), call("DELETE", "x"), call("DELETE", "y")];
         let error = Suspect::CallOf("cleanup: delete configmaps a/x: configmaps is forbidden: no".to_owned());
