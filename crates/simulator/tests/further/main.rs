@@ -1,9 +1,11 @@
 //! Further operators with one bug each, and a corrected version of each, written against the public API only: a search with its
 //! defaults must find the bug, and find nothing in the corrected version.
 
+mod abandoned_shield;
 mod adopted_database;
 mod backup_of_now;
 mod became_ready;
+mod changed_mind;
 mod common;
 mod dead_holder;
 mod deaf_selector;
@@ -11,6 +13,8 @@ mod debounced_edit;
 mod double_rotation;
 mod drained_for_less;
 mod dropped_reconcile;
+mod early_grant;
+mod early_verdict;
 mod endless_migration;
 mod error_is_absence;
 mod expired_preview;
@@ -21,6 +25,7 @@ mod foreign_owner;
 mod forgotten_expectation;
 mod gives_up;
 mod gone_credentials;
+mod guarded_revocation;
 mod handed_over;
 mod immutable_job;
 mod kept_deadline;
@@ -29,6 +34,7 @@ mod last_user;
 mod late_adoption;
 mod late_finalizer;
 mod late_switch;
+mod locked_out;
 mod lost_original;
 mod lost_request;
 mod merged_finalizers;
@@ -38,6 +44,7 @@ mod mixed_reads;
 mod narrow_trust;
 mod newest_by_time;
 mod old_status;
+mod opposite_locks;
 mod orphan_sweeper;
 mod outdated_bundle;
 mod overdraft;
@@ -49,13 +56,17 @@ mod reapplied_legacy;
 mod remembered_condition;
 mod remembered_name;
 mod removed_by_index;
+mod retained_too_late;
 mod risen_child;
 mod same_port;
+mod second_bootstrap;
 mod shared_child;
 mod shared_pause;
+mod skipped_hop;
 mod stale_grant;
 mod stale_status;
 mod sticky_field;
+mod stolen_lock;
 mod stripped_label;
 mod successor_status;
 mod taken_name;
@@ -63,6 +74,7 @@ mod token_of_generation;
 mod two_passwords;
 mod unwatched_namespaces;
 mod wide_selector;
+mod wrong_zone;
 
 use std::time::Duration;
 
@@ -76,16 +88,20 @@ enum Variant {
 }
 
 /// Guilty write of each operator, as the stories mark it.
-const GUILTY: [(&str, &str); 61] = [
+const GUILTY: [(&str, &str); 72] = [
+    ("abandoned_shield", "creates configmaps default/database"),
     ("adopted_database", "changes clusters.further.dev default/db .status"),
     ("backup_of_now", "creates configmaps default/db-"),
     ("became_ready", "changes configmaps default/db-proxy .data.upstream"),
+    ("changed_mind", "decommission at gossip node 2"),
     ("dead_holder", "changes clusters.further.dev default/db .status"),
     ("deaf_selector", "deletes resourcequotas red/quota"),
     ("debounced_edit", "changes clusters.further.dev default/db .status"),
     ("double_rotation", "changes secrets default/root .metadata.annotations.further.dev/rotations"),
     ("drained_for_less", "changes statefulsets.apps default/db .spec.replicas"),
     ("dropped_reconcile", "changes clusters.further.dev default/db .status"),
+    ("early_grant", "grant at broker shop"),
+    ("early_verdict", "changes imports.further.dev ledger/january .status"),
     ("endless_migration", "creates jobs.batch default/db-migrate-1"),
     ("error_is_absence", "changes configmaps default/db-settings .data.memory"),
     ("expired_preview", "deletes previews.further.dev default/pr-1"),
@@ -96,6 +112,7 @@ const GUILTY: [(&str, &str); 61] = [
     ("forgotten_expectation", "creates configmaps default/db-0"),
     ("gives_up", "changes clusters.further.dev default/db .status"),
     ("gone_credentials", "changes clusters.further.dev default/db .metadata.finalizers"),
+    ("guarded_revocation", "deletes secrets edge/public-certificate"),
     ("handed_over", "changes deployments.apps default/shop .spec.replicas"),
     ("immutable_job", "apply jobs.batch default/db-migrate"),
     ("kept_deadline", "changes deployments.apps default/db-blue"),
@@ -104,6 +121,7 @@ const GUILTY: [(&str, &str); 61] = [
     ("late_adoption", "changes configmaps default/db-data .metadata.ownerReferences"),
     ("late_finalizer", "remove record at dns db"),
     ("late_switch", "changes configmaps default/traffic .data.backend"),
+    ("locked_out", "alter user at postgres app"),
     ("lost_original", "changes clusters.further.dev default/db .status"),
     ("lost_request", "changes clusters.further.dev default/db .metadata.annotations"),
     ("merged_finalizers", "changes clusters.further.dev default/db .metadata.finalizers"),
@@ -113,6 +131,7 @@ const GUILTY: [(&str, &str); 61] = [
     ("narrow_trust", "changes configmaps default/trust-bundle .data.trusted"),
     ("newest_by_time", "deletes configmaps default/db-blue"),
     ("old_status", "changes configmaps default/traffic .data.version"),
+    ("opposite_locks", "changes volumecopies.further.dev default/back .status"),
     ("orphan_sweeper", "deletes secrets default/admin"),
     ("outdated_bundle", "changes configmaps default/db-ca-bundle .data.ca.crt"),
     ("overdraft", "changes configmaps default/quota-blue .data.limit"),
@@ -124,13 +143,16 @@ const GUILTY: [(&str, &str); 61] = [
     ("remembered_condition", "changes stores.further.dev default/vault .status"),
     ("remembered_name", "create user at database db"),
     ("removed_by_index", "changes ingresses.networking.k8s.io default/gateway .spec.rules"),
-    ("risen_child", "creates configmaps default/db-config"),
+    ("retained_too_late", "changes persistentvolumeclaims default/data-es-0 .metadata.ownerReferences"),
     ("same_port", "changes clusters.further.dev default/green .status"),
+    ("second_bootstrap", "bootstrap at volumes db"),
     ("shared_child", "changes configmaps default/db-config .data.main"),
     ("shared_pause", "changes configmaps default/store .data.stopped"),
+    ("skipped_hop", "start at servers red/db"),
     ("stale_grant", "at node node"),
     ("stale_status", "changes clusters.further.dev default/db .status"),
     ("sticky_field", "changes configmaps default/db-config .data.version"),
+    ("stolen_lock", "reboot at rack east"),
     ("stripped_label", "create configmaps default/db-config"),
     ("successor_status", "changes clusters.further.dev default/db .status"),
     ("taken_name", "changes clusters.further.dev default/db .status"),
@@ -138,17 +160,21 @@ const GUILTY: [(&str, &str); 61] = [
     ("two_passwords", "set password at database app"),
     ("unwatched_namespaces", "creates configmaps blue/contact"),
     ("wide_selector", "configmaps default/other-0"),
+    ("wrong_zone", "changes claims.further.dev default/data .metadata.annotations"),
 ];
 
 /// Plans that the searches find, of operators for which this takes seconds.
-const LONG_SEARCHES: [(&str, &str); 8] = [
+const LONG_SEARCHES: [(&str, &str); 11] = [
     ("dead_holder", "crash after create configmaps default/migration-lock #1"),
     ("drained_for_less", "begin the next step before patch pods default/db-2 #1"),
+    ("early_grant", "delay until nothing else happens: declare at broker orders #3"),
     ("kept_deadline", "begin the next step before patch deployments.apps default/db-green #1"),
     ("late_switch", "cut off, and carry out late: patch configmaps default/traffic #1"),
+    ("locked_out", "crash, restart after the next step, after alter user at postgres app #1"),
     ("old_status", "shuffle the order of actions #2"),
     ("polled_drain", "refuse with reset decommission at ring member 1 #1"),
     ("stale_status", "let the next step pass before patch clusters.further.dev/status default/db #3"),
+    ("stolen_lock", "crash, restart a minute after the next step, after reboot at rack west #1"),
     ("wide_selector", "skip one event and list again, from configmaps ADDED default/other-0 #1"),
 ];
 
