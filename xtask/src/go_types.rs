@@ -93,10 +93,7 @@ impl Packages {
             let tag = field.tag.as_deref();
             if field.embedded && tag.is_none_or(|tag| tag.starts_with(',')) {
                 let (package, name) = self.place(package, &field.kind);
-                // The type of an object is decoded before.
-                if name != "TypeMeta" {
-                    self.collect(package, name, &[embedded, &[name]].concat(), fields);
-                }
+                self.collect(package, name, &[embedded, &[name]].concat(), fields);
                 continue;
             }
             let json = tag.and_then(|tag| tag.split(',').next()).filter(|name| !["", "-"].contains(name));

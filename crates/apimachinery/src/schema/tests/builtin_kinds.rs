@@ -151,6 +151,17 @@ fn builtin_values_must_have_the_types_of_go() {
         "EphemeralContainer.spec.ephemeralContainers.EphemeralContainerCommon.command of type []string",
     );
 
+    // The type of a nested object, observed with kube-apiserver v1.36.3, is in an embedded struct too.
+    check(
+        "apps/v1",
+        "StatefulSet",
+        json!({"spec": {"volumeClaimTemplates": [{"apiVersion": -1}]}}),
+        Some(
+            "json: cannot unmarshal number into Go struct field \
+             PersistentVolumeClaim.spec.volumeClaimTemplates.TypeMeta.apiVersion of type string",
+        ),
+    );
+
     let surge = |surge: Value| json!({"strategy": {"rollingUpdate": {"maxSurge": surge}}});
     for good in [json!(1), json!("25%"), json!(null), json!("anything")] {
         deployment(surge(good), None);
