@@ -226,10 +226,13 @@ fn is_internal_type(subject: &str, outcome: &Outcome) -> bool {
 fn is_uncached_revision(subject: &str, difference: &Difference) -> bool {
     let error = |text: &str, start: &str| text.strip_prefix(start).map(str::to_owned);
     let stored = error(&difference.genuine, "400 invalid resource version: ");
-    subject.starts_with("get ")
-        && difference.path == "status"
-        && stored.is_some()
-        && stored == error(&difference.ours, "500 ")
+    let has_other_status =
+        difference.path == "status" && stored.is_some() && stored == error(&difference.ours, "500 ");
+    // The storage does not say when a version that is too new is worth another try.
+    let has_no_retry = difference.path == "$.details.retryAfterSeconds"
+        && difference.genuine == "(absent)"
+        && difference.ours == "1";
+    subject.starts_with("get ") && (has_other_status || has_no_retry)
 }
 
 fn is_nameless_service(subject: &str, difference: &Difference) -> bool {
