@@ -1,5 +1,7 @@
 //! Further operators with one bug each, and a corrected version of each, written against the public API only: a search with its
 //! defaults must find the bug, and find nothing in the corrected version.
+//!
+//! The operators in `ordinary` and `risen_child` have no bug.
 
 mod abandoned_shield;
 mod adopted_database;
@@ -45,6 +47,7 @@ mod narrow_trust;
 mod newest_by_time;
 mod old_status;
 mod opposite_locks;
+mod ordinary;
 mod orphan_sweeper;
 mod outdated_bundle;
 mod overdraft;
