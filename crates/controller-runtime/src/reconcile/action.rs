@@ -36,8 +36,8 @@ impl Action {
     /// Reconciles the request again after `delay`, or earlier if an event enqueues it. Resets the failure count of the request; no
     /// rate limit applies.
     ///
-    /// A delay of zero is the same as [`Action::requeue`], which has back-off: a computed delay of zero cannot cause a busy loop. In Go,
-    /// a delay of zero means no requeue; [`Action::done`] does that.
+    /// A delay of zero is the same as [`Action::requeue`], whose back-off prevents a busy loop. In Go, a delay of zero means no requeue;
+    /// for that, return [`Action::done`].
     ///
     /// ```
     /// use std::time::Duration;

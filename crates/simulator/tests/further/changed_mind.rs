@@ -1,6 +1,6 @@
-//! A node leaves a ring in steps, which nobody can take back: its data move to others, then it is removed. If the user
-//! wants the node back before it is removed, the operator finds as many nodes as are wanted, and forgets the one that
-//! is on its way out. It stays, without data.
+//! A node leaves a ring in two steps that cannot be undone: its data move to other nodes, and then it is removed. If the
+//! user grows the ring again in between, the operator sees the wanted number of nodes, and stops the removal. The node
+//! stays, without data.
 //!
 //! Expected: same remotes. Minimum plan: the user grows the ring again while a node leaves.
 

@@ -1,5 +1,5 @@
 //! One controller declares virtual hosts at a broker, and another one grants users access to them. A host whose kind of
-//! queues changes is declared anew, without users. The second controller grants access for each generation of the host,
+//! queues changes is replaced by a new one, without users. The second controller grants access for each generation of the host,
 //! whether or not it is declared yet.
 //!
 //! Expected: same remotes. Minimum plan: the declaration is refused or delayed, so that the grant for the new

@@ -56,7 +56,7 @@ impl Reconciler for Listeners {
         let ListenerSpec { from_namespace, certificate, .. } = &listener.spec;
         let certificate = ObjectKey::<Secret>::new(from_namespace, certificate.as_str());
         let Some(certificate) = self.secrets.get(&certificate)? else {
-            // It comes later, or somebody has deleted it by accident: connections go on with the copy.
+            // It does not exist yet, or was deleted by accident: connections continue with the copy.
             return Ok(Action::done());
         };
         if !is_granted {

@@ -1,6 +1,6 @@
 //! The operator changes the password of a database to the one of the user's Secret, and then notes it, because the next
-//! change needs it. If the note is missing, it tries the wanted password in place of the noted one. When the user has
-//! changed the Secret once more by then, the database has neither of the two, and nobody can change its password again.
+//! change needs it. If the note is missing, it tries the wanted password in place of the noted one. If the user has
+//! changed the Secret again by then, the database accepts neither of the two, and its password can never be changed.
 //!
 //! Expected: same objects or remotes. Minimum plan: a crash after the change, with the restart after the next one of
 //! the Secret.

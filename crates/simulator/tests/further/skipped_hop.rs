@@ -1,6 +1,6 @@
-//! A release of a database reads files in its own format and in that of the release before, and converts them when it
-//! is told to. The operator starts the release that the user asks for, as if it saw each of them: one that it does not
-//! see is a hop too far, and ruins the files.
+//! A release of a database reads files in its own format and in that of the release before, and converts them on
+//! request. The operator starts the release that the user asks for. If it has not seen the release before that one,
+//! the new release cannot read the files, and ruins them.
 //!
 //! Expected: same remotes. Minimum plan: a release is asked for before the one before is started or its files are
 //! converted.
