@@ -162,13 +162,9 @@ impl Run<'_> {
         if self.holds.is_empty() {
             return false;
         }
-        let leads = |stream: &str| {
-            let process = process_of(stream);
-            self.processes.iter().any(|known| process_of(&known.actor.stream("")) == process && known.leads())
-        };
         let is_over = |hold: &Hold| match (rest, hold.until) {
             // Only at rest, so that the new leader acts with its old view before it receives the lines.
-            (_, Until::Leading) => rest != Rest::No && leads(&hold.stream),
+            (_, Until::Leading) => rest != Rest::No && self.leads(&hold.stream),
             // No step follows that could end the hold.
             (Rest::Forever, _) => true,
             (_, Until::NextEvent) => hold.lines > 0 || hold.since.elapsed() >= LONGEST_WAIT_FOR_LINES,
@@ -190,8 +186,15 @@ impl Run<'_> {
 
     /// Ends all holds but those of standbys, and returns whether there was one.
     pub(super) fn end_holds_of_the_active(&mut self) -> bool {
-        let over: Vec<bool> = self.holds.iter().map(|hold| hold.until != Until::Leading).collect();
+        let is_of_standby = |hold: &Hold| hold.until == Until::Leading && !self.leads(&hold.stream);
+        let over: Vec<bool> = self.holds.iter().map(|hold| !is_of_standby(hold)).collect();
         self.release(&over)
+    }
+
+    /// Whether the process that receives a stream leads.
+    fn leads(&self, stream: &str) -> bool {
+        let process = process_of(stream);
+        self.processes.iter().any(|known| process_of(&known.actor.stream("")) == process && known.leads())
     }
 
     /// Ends the holds that have lasted too long.
