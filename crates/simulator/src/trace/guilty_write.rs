@@ -143,7 +143,8 @@ impl Guilty {
 /// last one, of those that changed the field that differs if there is one. If no action concerns the object, the first action of any object that only one of the runs has is guilty.
 ///
 /// An action that is missing may be the consequence of a change of what the operator had not read, such as a lost request. If only this
-/// run has such a change, the change is guilty instead.
+/// run has such a change, the change is guilty instead. If an action of the same name is the last one that changed the field that differs, that
+/// one is guilty: the story shows what set the field, and not that it happened once less.
 pub(crate) fn guilty(run: &[Action], without_faults: &[Action], suspect: &Suspect) -> Option<Guilty> {
     // A violation of the run without faults has no other run to compare with.
     let has_other = !without_faults.is_empty();
@@ -161,28 +162,31 @@ pub(crate) fn guilty(run: &[Action], without_faults: &[Action], suspect: &Suspec
     }
     let about = |action: &Action| label(action).filter(|_| suspect.has(action));
     let with_content = |action: &Action| Some(format!("{} {:?}", about(action)?, content(action)));
-    let last_about =
-        last(&|action| suspect.has_field(action)).or_else(|| last(&|action| suspect.has(action)));
+    let last_of_field = last(&|action| suspect.has_field(action));
+    let last_about = last_of_field.or_else(|| last(&|action| suspect.has(action)));
     if !has_other {
         return last_about;
     }
     let extra = |label: &dyn Fn(&Action) -> Option<String>| {
         first_excess(run, without_faults, label).map(Guilty::Extra)
     };
-    let missing = |label: &dyn Fn(&Action) -> Option<String>| {
-        first_excess(without_faults, run, label).map(Guilty::Missing)
-    };
     // A change that happens too often explains more than one whose content differs, which may be a
     // consequence.
     extra(&about)
         .or_else(|| {
-            let missing = missing(&about)?;
-            Some(first_unread(run, without_faults).map_or(missing, Guilty::Unread))
+            let missing = first_excess(without_faults, run, &about)?;
+            if let Some(unread) = first_unread(run, without_faults) {
+                return Some(Guilty::Unread(unread));
+            }
+            let is_repetition = |last: &Guilty| {
+                last.place().is_some_and(|place| label(&run[place]) == label(&without_faults[missing]))
+            };
+            last_of_field.filter(is_repetition).or(Some(Guilty::Missing(missing)))
         })
         .or_else(|| extra(&with_content))
         .or(last_about)
         .or_else(|| extra(&label))
-        .or_else(|| missing(&label))
+        .or_else(|| first_excess(without_faults, run, &label).map(Guilty::Missing))
 }
 
 /// Index of the first change of what the operator had not read, if the run without faults has none with the same label.
