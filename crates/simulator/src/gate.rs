@@ -14,7 +14,11 @@ use http_body_util::{BodyExt, Full};
 use kube_apiserver_embedded::ApiServer;
 use kube_envtest::Rights;
 use parking_lot::Mutex;
-use tokio::{sync::oneshot, task::JoinSet};
+use tokio::{
+    sync::oneshot,
+    task::JoinSet,
+    time::{Duration, sleep},
+};
 use tower_service::Service;
 
 use crate::{
@@ -31,6 +35,8 @@ pub(crate) struct Gate {
     pub(crate) server: ApiServer,
     /// Rights of the process; `None` if it may do everything. They are checked when a call is carried out, as the API server does.
     pub(crate) rights: Option<Rights>,
+    /// Virtual time that passes before each write is sent.
+    pub(crate) wait_before_writes: Duration,
     /// Tasks that read watches from the server.
     pub(crate) pumps: Arc<Mutex<JoinSet<()>>>,
 }
@@ -145,6 +151,9 @@ impl Service<Request<kube::client::Body>> for Gate {
             let (body, caller) = (body.to_bytes(), Arc::new(()));
             let request = Request::from_parts(head, Full::new(body.clone()));
             let name = Arc::new(CallName::of_request(&request, &body));
+            if !gate.wait_before_writes.is_zero() && name.is_write() {
+                sleep(gate.wait_before_writes).await;
+            }
             let (sender, answer) = oneshot::channel();
             gate.add(name, &caller, request, sender);
             match answer.await {

@@ -16,6 +16,7 @@ use crate::{
     trace::{Action, Entry, Suspect},
     truth::{Change, Counts, Verb},
 };
+pub(crate) use counts::CountsOfSteps;
 use counts::{compare_counts, lasting_counts, leave_out_orphans, orphans, sums_of_families};
 
 /// A violation of a rule.
@@ -164,12 +165,14 @@ fn finalizers(state: &ObjectState) -> BTreeSet<String> {
     all.filter_map(|name| name.as_str().map(str::to_owned)).collect()
 }
 
-/// Judges a run by the one without faults. Allowed violations do not count.
+/// Judges a run by the one without faults. Allowed violations do not count. `at_other_paces` plays runs without faults in which the user is slower and
+/// faster.
 pub(crate) fn judge(
     expected: &Expected,
     outcome: &Outcome,
     plan: &Plan,
     is_allowed: &dyn Fn(Oracle) -> bool,
+    at_other_paces: &dyn Fn() -> Vec<CountsOfSteps>,
 ) -> Option<Violation> {
     let reference = &expected.outcome;
     // A run that ended early, because it had become equal, is compared with the run without faults at that step.
@@ -188,10 +191,14 @@ pub(crate) fn judge(
         &|| judge_writes(&outcome.trace),
         &|| compare_worlds(expected, outcome, tolerance, is_allowed),
         &|| {
-            let (expected, mut found) = (by_family(counts), by_family(&lasting_counts(outcome, plan)));
+            let (mut expected, mut found) =
+                (vec![by_family(counts)], by_family(&lasting_counts(outcome, plan)));
             compare_counts(&expected, &found, reaches)?;
             // Looked up only now, because it parses the objects.
-            leave_out_orphans(&orphans(&outcome.trace, learned), &expected, &mut found);
+            leave_out_orphans(&orphans(&outcome.trace, learned), &expected[0], &mut found);
+            compare_counts(&expected, &found, reaches)?;
+            let others = at_other_paces();
+            expected.extend(others.iter().map(|other| by_family(other.after(outcome.merged_after))));
             compare_counts(&expected, &found, reaches)
         },
         &|| compare_failures(failing, &outcome.failing),

@@ -7,8 +7,12 @@ use k8s_openapi::jiff::Timestamp;
 use kube::core::DynamicObject;
 use kube_clock::Clock;
 use serde_json::Value;
+use tokio::time::Duration;
 
 use crate::gate::Gate;
+
+/// Time after which a request of the user fails: the default of [`Client`].
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Client of a step. It writes as `user`, and has all permissions.
 ///
@@ -20,7 +24,9 @@ pub struct User {
 
 impl User {
     pub(crate) fn new(gate: Gate) -> Self {
-        Self { client: Client::builder(gate.client(), "user").service(gate).build() }
+        // A user who waits before a write does not give up meanwhile.
+        let timeout = REQUEST_TIMEOUT + gate.wait_before_writes;
+        Self { client: Client::builder(gate.client(), "user").service(gate).request_timeout(timeout).build() }
     }
 
     /// Applies the objects in `yaml`, one after the other.

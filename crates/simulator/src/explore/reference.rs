@@ -1,6 +1,7 @@
 //! The run without faults, by which other runs are judged.
 
 use std::{
+    cell::OnceCell,
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
@@ -10,10 +11,13 @@ use tokio::time::Duration;
 use super::finding::Finding;
 use crate::{
     definition::Definition,
-    judge::{Violation, judge, judge_end, judge_last_world, judge_writes},
+    judge::{CountsOfSteps, Violation, judge, judge_end, judge_last_world, judge_writes},
     oracle::Oracle,
     plan::Plan,
-    run::{Beginning, Circumstances, CrashPoints, Expected, Limits, Outcome, Seed, Start, only_crash, play},
+    run::{
+        Beginning, Circumstances, CrashPoints, End, Expected, Limits, Outcome, Pace, Seed, Start, only_crash,
+        play,
+    },
     similar::{Learned, learn},
     trace::{Suspect, first_difference},
 };
@@ -33,6 +37,8 @@ pub(crate) struct Reference {
     /// Crashes at which runs begin.
     crash_points: CrashPoints,
     limits: Limits,
+    /// Counts with a slower and a faster user, counted when a plan first needs them.
+    at_other_paces: OnceCell<Vec<CountsOfSteps>>,
 }
 
 /// Result of a plan.
@@ -77,8 +83,9 @@ impl Reference {
                 return Err(Box::new(Finding::new("the run has no faults", &violation, &plan, &run, None)));
             }
         };
-        let beginning = Beginning::Start;
-        let same = Circumstances { seed: SEED, start: &start, limits: &none, expected: None, beginning };
+        let (beginning, pace) = (Beginning::Start, Pace::Usual);
+        let same =
+            Circumstances { seed: SEED, start: &start, limits: &none, expected: None, beginning, pace };
         let other = Circumstances { seed: OTHER_SEED, start: &other_start, ..same };
         let find = |violation: &Violation, run: &Outcome, other: Option<&Outcome>| {
             Box::new(Finding::new("the run has no faults", violation, &plan, run, other))
@@ -139,12 +146,31 @@ impl Reference {
         }
         let limits = Limits::by(&outcome);
         let crash_points = std::mem::take(&mut again.crash_points);
-        Ok(Self { expected: Expected::new(outcome, learned), start, limits, crash_points })
+        let (expected, at_other_paces) = (Expected::new(outcome, learned), OnceCell::new());
+        Ok(Self { expected, start, limits, crash_points, at_other_paces })
     }
 
     fn play(&self, definition: &Definition, plan: &Plan, beginning: Beginning<'_>) -> Outcome {
         let (start, limits, expected) = (&self.start, &self.limits, Some(&self.expected));
-        play(definition, plan, Circumstances { seed: SEED, start, limits, expected, beginning })
+        let pace = Pace::Usual;
+        play(definition, plan, Circumstances { seed: SEED, start, limits, expected, beginning, pace })
+    }
+
+    /// Counts the creations and deletions of runs without faults in which the user is slower and faster. A step that such a user cannot take
+    /// tells nothing.
+    fn counts_at_other_paces(&self, definition: &Definition) -> Vec<CountsOfSteps> {
+        let count = || {
+            let (start, limits) = (&self.start, &Limits::default());
+            let definition = Definition { stepping: None, ..definition.clone() };
+            let run = |pace| {
+                let beginning = Beginning::Start;
+                let same = Circumstances { seed: SEED, start, limits, expected: None, beginning, pace };
+                play(&definition, &Plan::default(), same)
+            };
+            let runs = [Pace::Slow, Pace::Fast].map(run).into_iter();
+            runs.filter(|run| run.end == End::Quiet).map(CountsOfSteps::of).collect()
+        };
+        self.at_other_paces.get_or_init(count).clone()
     }
 
     pub(super) fn outcome(&self) -> &Outcome {
@@ -154,20 +180,21 @@ impl Reference {
     /// Plays a plan, and judges the run. `place` says in a finding which plan it was.
     pub(crate) fn try_plan(&self, definition: &Definition, plan: &Plan, place: &str) -> Tried {
         let is_allowed = |oracle| definition.allows(oracle);
+        let at_other_paces = || self.counts_at_other_paces(definition);
         if let Some((place, restart)) = only_crash(plan)
             && let Some(point) = self.crash_points.get(&place)
             // The user wants to step through the whole run, not from the crash on.
             && definition.stepping.is_none()
         {
             let outcome = self.play(definition, plan, Beginning::Crash(point, restart));
-            if judge(&self.expected, &outcome, plan, &is_allowed).is_none() {
+            if judge(&self.expected, &outcome, plan, &is_allowed, &at_other_paces).is_none() {
                 let writes = !outcome.writes.is_empty();
                 return Tried { finding: None, happened: true, held: outcome.held, writes };
             }
         }
         // A violation in a run that began at a crash is confirmed by a run from the start, which has the whole story.
         let outcome = self.play(definition, plan, Beginning::Start);
-        let violation = judge(&self.expected, &outcome, plan, &is_allowed);
+        let violation = judge(&self.expected, &outcome, plan, &is_allowed, &at_other_paces);
         let finding =
             violation.map(|violation| Finding::new(place, &violation, plan, &outcome, Some(self.outcome())));
         let (happened, writes) = (outcome.did_not_happen.is_empty(), !outcome.writes.is_empty());
@@ -334,5 +361,63 @@ mod tests {
             reference.play(definition, &plan, Beginning::Start).merged_after
         });
         assert!(merged.clone().any(|step| step < 4) && merged.count() > 5);
+    }
+
+    /// Keeps a Secret for each ConfigMap with the text `on`.
+    struct Switched {
+        maps: Cached<ConfigMap>,
+        secrets: Cached<Secret>,
+    }
+
+    impl Reconciler for Switched {
+        type Request = ObjectKey<ConfigMap>;
+
+        async fn reconcile(
+            &self,
+            key: &ObjectKey<ConfigMap>,
+            cx: &Context,
+        ) -> Result<Action, ReconcileError> {
+            let Some(map) = self.maps.get(key)? else { return Ok(Action::done()) };
+            let is_on = map.data.as_ref().is_some_and(|data| data["text"] == "on");
+            let of_map = ObjectKey::<Secret>::new("default", key.name());
+            match (is_on, self.secrets.get(&of_map)?) {
+                (true, None) => {
+                    let mut secret = Secret::default();
+                    secret.metadata.namespace = map.metadata.namespace.clone();
+                    secret.metadata.name = Some(key.name().to_owned());
+                    cx.client().create(&secret).await?;
+                }
+                (false, Some(secret)) => cx.client().delete(&*secret).await.map(drop)?,
+                _ => {}
+            }
+            Ok(Action::done())
+        }
+    }
+
+    #[test]
+    fn a_slow_user_shows_every_state_and_a_fast_one_only_the_last() {
+        let add = |manager: &Manager| -> Result<(), AddError> {
+            let switched = Switched { maps: manager.cached(), secrets: manager.cached() };
+            Builder::managed_by(manager).for_kind::<ConfigMap>().complete(switched)?;
+            Ok(())
+        };
+        let simulation = Simulation::new("switched", add).step("it is turned on twice", async |user| {
+            for text in ["on", "off", "on"] {
+                let mut map = ConfigMap::default();
+                map.metadata.name = Some("a".to_owned());
+                map.metadata.namespace = Some("default".to_owned());
+                map.data = Some([("text".to_owned(), text.to_owned())].into());
+                user.apply(&map).await?;
+            }
+            Ok::<_, ClientError>(())
+        });
+        let definition = simulation.definition();
+        let reference = Reference::new(definition).unwrap_or_else(|finding| panic!("{finding}"));
+        let counts = reference.counts_at_other_paces(definition);
+        let of_secret = |counts: &CountsOfSteps| {
+            let secret = counts.after(None).iter().find(|(id, _)| &*id.resource == "secrets");
+            secret.map(|(_, counts)| (counts.created, counts.deleted))
+        };
+        assert_eq!(counts.iter().map(of_secret).collect::<Vec<_>>(), [Some((2, 1)), Some((1, 0))]);
     }
 }

@@ -41,7 +41,7 @@ impl WatchBody {
             self.pause = None;
         }
         let Some(chunk) = ready!(self.hub.poll_read(self.id, context)) else { return Poll::Ready(None) };
-        if !chunk.is_last {
+        if !chunk.is_last && !self.hub.prefers_user() {
             self.pause = Some(Box::pin(yield_now()));
         }
         Poll::Ready(Some(chunk.text))

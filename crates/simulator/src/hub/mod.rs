@@ -56,6 +56,8 @@ struct HubState {
     apart: BTreeSet<Arc<str>>,
     /// Streams with lines that are delivered late.
     late: BTreeSet<Arc<str>>,
+    /// Whether calls of the user and their answers come before everything else.
+    prefers_user: bool,
     /// Seed of the order of actions, and number of actions chosen; `None` for the fixed order.
     shuffled: Option<(u64, u64)>,
 }

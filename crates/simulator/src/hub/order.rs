@@ -7,6 +7,7 @@ use super::{
     calls::{Call, CallPhase},
     streams::LATE,
 };
+use crate::names::Actor;
 
 /// Number of actions after which a [shuffled](Hub::shuffle) order changes its priorities.
 const SAME_PRIORITIES: u64 = 7;
@@ -22,14 +23,9 @@ impl Hub {
         if state.shuffled.is_some() {
             return state.shuffled_next();
         }
-        let passes = |call: &Call| !call.is_held && !state.paused.contains(&call.actor);
-        let mut calls = state.calls.iter().filter(|(_, call)| passes(call));
-        if let Some(carried) = calls.clone().find(|(_, call)| matches!(call.phase, CallPhase::CarriedOut(_)))
-        {
-            return Some(Possible::Answer(seen(carried)));
-        }
-        if let Some(waiting) = calls.find(|(_, call)| matches!(call.phase, CallPhase::Waiting(_))) {
-            return Some(Possible::CarryOut(seen(waiting)));
+        let of_user = || state.next_of_calls(|call| call.actor == Actor::User).filter(|_| state.prefers_user);
+        if let Some(of_calls) = of_user().or_else(|| state.next_of_calls(|_| true)) {
+            return Some(of_calls);
         }
         // Actors of the world are fast: an operator then receives its change and theirs together.
         let is_tested = |deliver: &Possible| match deliver {
@@ -40,6 +36,16 @@ impl Hub {
         Some(deliver)
     }
 
+    /// Offers calls of the user and their answers before everything else from now on.
+    pub(crate) fn prefer_user(&self) {
+        self.0.lock().prefers_user = true;
+    }
+
+    /// Whether calls of the user come first, so that a process receives all lines about them at once.
+    pub(super) fn prefers_user(&self) -> bool {
+        self.0.lock().prefers_user
+    }
+
     /// Draws the order of actions from a seed from now on.
     pub(crate) fn shuffle(&self, seed: u64) {
         self.0.lock().shuffled = Some((seed, 0));
@@ -47,6 +53,18 @@ impl Hub {
 }
 
 impl HubState {
+    /// Returns the oldest answer, else the oldest call, of the calls that are chosen.
+    fn next_of_calls(&self, is_chosen: impl Fn(&Call) -> bool) -> Option<Possible> {
+        let passes = |call: &Call| !call.is_held && !self.paused.contains(&call.actor) && is_chosen(call);
+        let mut calls = self.calls.iter().filter(|(_, call)| passes(call));
+        let carried = calls.clone().find(|(_, call)| matches!(call.phase, CallPhase::CarriedOut(_)));
+        if let Some(carried) = carried {
+            return Some(Possible::Answer(seen(carried)));
+        }
+        let waiting = calls.find(|(_, call)| matches!(call.phase, CallPhase::Waiting(_)))?;
+        Some(Possible::CarryOut(seen(waiting)))
+    }
+
     /// Returns the watches with lines that may be delivered, and the number of the oldest line of each.
     fn unread(&self) -> impl Iterator<Item = (u64, Possible)> {
         self.watches.iter().filter_map(|(id, watch)| {

@@ -54,6 +54,23 @@ fn answers_precede_calls_and_calls_precede_lines() {
 }
 
 #[test]
+fn a_preferred_user_precedes_answers_to_others() {
+    let hub = Hub::default();
+    hub.prefer_user();
+    let _of_operator = call(&hub, FIRST, "a");
+    let Some(Possible::CarryOut(seen)) = hub.next() else { panic!("a call waits") };
+    hub.take(seen.id);
+    hub.carried_out(seen.id, Box::new(|_| {}));
+    let _of_user = call(&hub, Actor::User, "b");
+    assert_eq!(next(&hub), "carry out b");
+    let Some(Possible::CarryOut(seen)) = hub.next() else { panic!("a call waits") };
+    hub.take(seen.id);
+    assert_eq!(next(&hub), "answer a", "the server works on the user's call");
+    hub.carried_out(seen.id, Box::new(|_| {}));
+    assert_eq!(next(&hub), "answer b");
+}
+
+#[test]
 fn calls_of_dead_or_departed_callers_are_dropped() {
     let hub = Hub::default();
     let operator = FIRST;

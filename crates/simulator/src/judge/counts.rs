@@ -15,6 +15,26 @@ use crate::{
     truth::{Counts, Verb},
 };
 
+/// Counts of a run without faults.
+#[derive(Debug, Clone)]
+pub(crate) struct CountsOfSteps {
+    at_the_end: BTreeMap<ObjectId, Counts>,
+    /// Counts when the world was quiet after each step.
+    after_steps: BTreeMap<usize, BTreeMap<ObjectId, Counts>>,
+}
+
+impl CountsOfSteps {
+    pub(crate) fn of(outcome: Outcome) -> Self {
+        let after_steps = outcome.quiet.into_iter().map(|(step, quiet)| (step, quiet.counts)).collect();
+        Self { at_the_end: outcome.counts, after_steps }
+    }
+
+    /// Counts after a step, or at the end.
+    pub(crate) fn after(&self, step: Option<usize>) -> &BTreeMap<ObjectId, Counts> {
+        step.and_then(|step| self.after_steps.get(&step)).unwrap_or(&self.at_the_end)
+    }
+}
+
 /// Counts of a run without short-lived objects. A process that becomes the leader with an old view may create an object, and delete it
 /// again when it has received the events. And a request that arrives after its process was cut off may create an object, which the next
 /// leader deletes: no operator can prevent the creation. If no other program has touched the object meanwhile, nothing is lost.
@@ -77,21 +97,27 @@ pub(super) fn sums_of_families(
     sums
 }
 
-/// Compares creations and deletions. Fewer are not a violation if changes were merged while the operator was down.
+/// Selects one of the numbers.
+type NumberOf = fn(&Counts) -> u32;
+
+/// Compares creations and deletions. They may be as many as in any of the expected runs, the first of which is the run without faults, and as any
+/// number in between. Fewer are not a violation if changes were merged while the operator was down.
 pub(super) fn compare_counts(
-    expected: &BTreeMap<ObjectId, Counts>,
+    expected: &[BTreeMap<ObjectId, Counts>],
     found: &BTreeMap<ObjectId, Counts>,
     may_be_fewer: bool,
 ) -> Option<Violation> {
-    let ids: BTreeSet<&ObjectId> = expected.keys().chain(found.keys()).collect();
-    let differs = |expected: u32, found: u32| found > expected || (found < expected && !may_be_fewer);
+    let ids: BTreeSet<&ObjectId> = expected.iter().flatten().map(|(id, _)| id).chain(found.keys()).collect();
+    let verbs: [(&str, NumberOf); 2] =
+        [("created", |counts| counts.created), ("deleted", |counts| counts.deleted)];
     for id in ids {
-        let of = |counts: &BTreeMap<ObjectId, Counts>| counts.get(id).copied().unwrap_or_default();
-        let (expected, found) = (of(expected), of(found));
-        for (verb, expected, found) in
-            [("created", expected.created, found.created), ("deleted", expected.deleted, found.deleted)]
-        {
-            if differs(expected, found) {
+        for (verb, number) in verbs {
+            let of = |counts: &BTreeMap<ObjectId, Counts>| counts.get(id).map(number).unwrap_or_default();
+            let found = of(found);
+            let is_more = expected.iter().all(|expected| found > of(expected));
+            let is_less = expected.iter().all(|expected| found < of(expected));
+            if is_more || (is_less && !may_be_fewer) {
+                let expected = expected.first().map(of).unwrap_or_default();
                 let title = format!("{id} {verb} {found} times, {expected} times in the run without faults");
                 let suspect = Suspect::about(&id.to_string());
                 return Some(Violation { oracle: Oracle::SameCounts, title, suspect, details: Vec::new() });
@@ -104,7 +130,7 @@ pub(super) fn compare_counts(
 /// Finalizer of an object whose children are deleted before it.
 const FOREGROUND: &str = "foregroundDeletion";
 
-/// Objects that the garbage collector deleted and that were created when their owners were gone already, by family. An operator that has not
+/// Objects that the garbage collector deleted, and that were created when their owners were gone already, by family. An operator that has not
 /// received the deletion of an owner yet may create its children again. The garbage collector deletes them again, so nothing is lost.
 pub(super) fn orphans(trace: &[Entry], learned: &Learned) -> BTreeMap<ObjectId, u32> {
     let mut gone: BTreeSet<String> = BTreeSet::new();
@@ -240,7 +266,7 @@ mod tests {
         let id = ObjectId::new("", "configmaps", "a", "x");
         let counts = |created| BTreeMap::from([(id.clone(), Counts { created, ..Counts::default() })]);
         let title = |expected, found, merged| {
-            compare_counts(&counts(expected), &counts(found), merged).map(|violation| violation.title)
+            compare_counts(&[counts(expected)], &counts(found), merged).map(|violation| violation.title)
         };
         let more = "configmaps a/x created 2 times, 1 times in the run without faults";
         assert_eq!(title(1, 2, false).as_deref(), Some(more));
@@ -248,6 +274,15 @@ mod tests {
         assert!(title(2, 1, false).is_some());
         assert_eq!(title(2, 1, true), None);
         assert_eq!(title(1, 1, false), None);
+
+        let between = |found| compare_counts(&[counts(2), counts(4), counts(1)], &counts(found), false);
+        assert!([1, 2, 3, 4].into_iter().all(|found| between(found).is_none()));
+        let most = between(5).map(|violation| violation.title);
+        assert_eq!(
+            most.as_deref(),
+            Some("configmaps a/x created 5 times, 2 times in the run without faults")
+        );
+        assert!(between(0).is_some());
     }
 
     /// A cluster is deleted, and its page is collected. The operator creates the page again, with an owner, and the page is collected again.

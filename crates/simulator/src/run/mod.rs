@@ -17,6 +17,7 @@ mod expected;
 mod holds;
 mod merge;
 mod outcome;
+mod pace;
 mod process;
 mod quiet;
 mod real_time;
@@ -55,6 +56,7 @@ pub(crate) use self::{
     crash_point::{CrashPoint, CrashPoints, only_crash},
     expected::Expected,
     outcome::{ArrivedLine, End, Limits, Outcome, QuietWorld, Read, Write},
+    pace::Pace,
     start::Start,
 };
 use crate::{
@@ -85,6 +87,7 @@ pub(crate) struct Circumstances<'c> {
     /// The run without faults. With it, the run may end before the last step if nothing of its deviations is left.
     pub(crate) expected: Option<&'c Expected>,
     pub(crate) beginning: Beginning<'c>,
+    pub(crate) pace: Pace,
 }
 
 /// Beginning of a run.
@@ -240,7 +243,7 @@ struct Run<'d> {
 
 impl<'d> Run<'d> {
     fn new(definition: &'d Definition, plan: &Plan, circumstances: Circumstances<'d>, hooks: Hooks) -> Self {
-        let Circumstances { seed, start: world, limits, expected, beginning } = circumstances;
+        let Circumstances { seed, start: world, limits, expected, beginning, pace } = circumstances;
         let merge = Merge::with(expected, definition, plan);
         let Hooks { idle, watched, has_threads, reconciles } = hooks;
         let server = match beginning {
@@ -249,6 +252,9 @@ impl<'d> Run<'d> {
         };
         let notes_crashes = matches!(beginning, Beginning::StartAndNote) && can_be_copied(definition);
         let (hub, pumps) = (Hub::default(), Arc::new(Mutex::new(JoinSet::new())));
+        if pace == Pace::Fast {
+            hub.prefer_user();
+        }
         let truth = Arc::new(Mutex::new(Truth::new(definition.masks.clone())));
         let remotes = definition.remotes.iter();
         let remotes = remotes.map(|(name, make)| (Arc::clone(name), make(Arc::clone(name))));
@@ -257,6 +263,7 @@ impl<'d> Run<'d> {
             actor: Actor::User,
             server: server.clone(),
             rights: None,
+            wait_before_writes: pace.wait_before_writes(),
             pumps: Arc::clone(&pumps),
         };
         // A run that begins at a crash has the times of a run from the start, so that both traces are alike.

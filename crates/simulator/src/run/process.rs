@@ -315,6 +315,7 @@ impl Run<'_> {
             actor,
             server: self.server.clone(),
             rights: program.rights.clone(),
+            wait_before_writes: Duration::ZERO,
             pumps: Arc::clone(&self.pumps),
         };
         let set_up = SetUp { actor, hub: self.hub.clone(), remotes: Arc::clone(&self.remotes) };

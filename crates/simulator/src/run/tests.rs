@@ -64,7 +64,8 @@ fn outcome_of(simulation: &Simulation, plan: &str) -> Outcome {
     let seed = Seed(0);
     let start = Start::new(definition, seed).unwrap();
     let (limits, expected, beginning) = (&Limits::default(), None, Beginning::Start);
-    let circumstances = Circumstances { seed, start: &start, limits, expected, beginning };
+    let pace = Pace::Usual;
+    let circumstances = Circumstances { seed, start: &start, limits, expected, beginning, pace };
     let outcome = play(definition, &plan.parse().unwrap(), circumstances);
     assert_eq!(outcome.end, End::Quiet);
     outcome
