@@ -149,7 +149,7 @@ pub(super) fn orphans(trace: &[Entry], learned: &Learned) -> BTreeMap<ObjectId, 
             Verb::Changed if awaits_its_children(state) => drop(gone.insert(uid)),
             Verb::Changed => {}
             Verb::Deleted => {
-                if change.actor == Actor::Server && orphans.contains(&uid) {
+                if is_collector(change.actor) && orphans.contains(&uid) {
                     *collected.entry(learned.names.family_by_name(&change.family)).or_default() += 1;
                 }
                 gone.insert(uid);
@@ -157,6 +157,11 @@ pub(super) fn orphans(trace: &[Entry], learned: &Learned) -> BTreeMap<ObjectId, 
         }
     }
     collected
+}
+
+/// Whether a deletion by this actor may be the garbage collector's: other controllers of the cluster, such as the kubelet, end what it has begun.
+fn is_collector(actor: Actor) -> bool {
+    actor != Actor::User && !actor.is_operator()
 }
 
 /// Whether an object has owners, and all of them are lost.
@@ -333,5 +338,9 @@ mod tests {
             "the operator deletes it itself"
         );
         assert_eq!(counted(&risen("page", operator, Actor::Server), 1), (1, 1), "its owner was collected");
+        let kubelet = ProcessName { program: "kubelet", replica: 0, is_tested: false };
+        let kubelet = Actor::Process { process: kubelet, life: 0 };
+        assert_eq!(counted(&risen("cluster", operator, kubelet), 1), (1, 1), "the kubelet ends the deletion");
+        assert_eq!(counted(&risen("cluster", operator, Actor::User), 1), (2, 2), "the user deletes it");
     }
 }
