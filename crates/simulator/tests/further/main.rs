@@ -7,8 +7,10 @@ mod abandoned_shield;
 mod adopted_database;
 mod backup_of_now;
 mod became_ready;
+mod changed_class;
 mod changed_mind;
 mod common;
+mod crowded_rollout;
 mod dead_holder;
 mod deaf_selector;
 mod debounced_edit;
@@ -17,6 +19,7 @@ mod drained_for_less;
 mod dropped_reconcile;
 mod early_grant;
 mod early_verdict;
+mod ended_unseen;
 mod endless_migration;
 mod error_is_absence;
 mod expired_preview;
@@ -25,6 +28,7 @@ mod first_seen;
 mod fixed_grace;
 mod foreign_owner;
 mod forgotten_expectation;
+mod former_uid;
 mod gives_up;
 mod gone_credentials;
 mod guarded_revocation;
@@ -36,6 +40,7 @@ mod last_user;
 mod late_adoption;
 mod late_finalizer;
 mod late_switch;
+mod latest_backup;
 mod locked_out;
 mod lost_original;
 mod lost_request;
@@ -45,8 +50,10 @@ mod missing_right;
 mod mixed_reads;
 mod narrow_trust;
 mod newest_by_time;
+mod old_release;
 mod old_status;
 mod opposite_locks;
+mod opted_out;
 mod ordinary;
 mod orphan_sweeper;
 mod outdated_bundle;
@@ -64,17 +71,22 @@ mod risen_child;
 mod same_port;
 mod second_bootstrap;
 mod shared_child;
+mod shared_finalizer;
 mod shared_pause;
+mod shifted_page;
 mod skipped_hop;
 mod stale_grant;
 mod stale_status;
 mod sticky_field;
+mod still_creating;
 mod stolen_lock;
+mod stranger_key;
 mod stripped_label;
 mod successor_status;
 mod taken_name;
 mod token_of_generation;
 mod two_passwords;
+mod unlisted_instance;
 mod unwatched_namespaces;
 mod wide_selector;
 mod wrong_zone;
@@ -91,12 +103,14 @@ enum Variant {
 }
 
 /// Guilty write of each operator, as the stories mark it.
-const GUILTY: [(&str, &str); 72] = [
+const GUILTY: [(&str, &str); 84] = [
     ("abandoned_shield", "creates configmaps default/database"),
     ("adopted_database", "changes clusters.further.dev default/db .status"),
     ("backup_of_now", "creates configmaps default/db-"),
     ("became_ready", "changes configmaps default/db-proxy .data.upstream"),
+    ("changed_class", "remove route at edge shop"),
     ("changed_mind", "decommission at gossip node 2"),
+    ("crowded_rollout", "changes clusters.further.dev default/green .status"),
     ("dead_holder", "changes clusters.further.dev default/db .status"),
     ("deaf_selector", "deletes resourcequotas red/quota"),
     ("debounced_edit", "changes clusters.further.dev default/db .status"),
@@ -105,6 +119,7 @@ const GUILTY: [(&str, &str); 72] = [
     ("dropped_reconcile", "changes clusters.further.dev default/db .status"),
     ("early_grant", "grant at broker shop"),
     ("early_verdict", "changes imports.further.dev ledger/january .status"),
+    ("ended_unseen", "changes pipelines.further.dev default/june .status"),
     ("endless_migration", "creates jobs.batch default/db-migrate-1"),
     ("error_is_absence", "changes configmaps default/db-settings .data.memory"),
     ("expired_preview", "deletes previews.further.dev default/pr-1"),
@@ -113,6 +128,7 @@ const GUILTY: [(&str, &str); 72] = [
     ("fixed_grace", "drop topic at broker orders"),
     ("foreign_owner", "creates configmaps monitoring/db-dashboard"),
     ("forgotten_expectation", "creates configmaps default/db-0"),
+    ("former_uid", "creates configmaps red/kubeconfig"),
     ("gives_up", "changes clusters.further.dev default/db .status"),
     ("gone_credentials", "changes clusters.further.dev default/db .metadata.finalizers"),
     ("guarded_revocation", "deletes secrets edge/public-certificate"),
@@ -124,6 +140,7 @@ const GUILTY: [(&str, &str); 72] = [
     ("late_adoption", "changes configmaps default/db-data .metadata.ownerReferences"),
     ("late_finalizer", "remove record at dns db"),
     ("late_switch", "changes configmaps default/traffic .data.backend"),
+    ("latest_backup", "load at ledger backup"),
     ("locked_out", "alter user at postgres app"),
     ("lost_original", "changes clusters.further.dev default/db .status"),
     ("lost_request", "changes clusters.further.dev default/db .metadata.annotations"),
@@ -133,8 +150,10 @@ const GUILTY: [(&str, &str); 72] = [
     ("mixed_reads", "changes configmaps default/db-config .data.user"),
     ("narrow_trust", "changes configmaps default/trust-bundle .data.trusted"),
     ("newest_by_time", "deletes configmaps default/db-blue"),
+    ("old_release", "changes statefulsets.apps default/shard-a .spec.template"),
     ("old_status", "changes configmaps default/traffic .data.version"),
     ("opposite_locks", "changes volumecopies.further.dev default/back .status"),
+    ("opted_out", "creates deployments.apps default/shell"),
     ("orphan_sweeper", "deletes secrets default/admin"),
     ("outdated_bundle", "changes configmaps default/db-ca-bundle .data.ca.crt"),
     ("overdraft", "changes configmaps default/quota-blue .data.limit"),
@@ -150,17 +169,22 @@ const GUILTY: [(&str, &str); 72] = [
     ("same_port", "changes clusters.further.dev default/green .status"),
     ("second_bootstrap", "bootstrap at volumes db"),
     ("shared_child", "changes configmaps default/db-config .data.main"),
+    ("shared_finalizer", "delete balancer at cloud db"),
     ("shared_pause", "changes configmaps default/store .data.stopped"),
+    ("shifted_page", "create listener at balancer web"),
     ("skipped_hop", "start at servers red/db"),
     ("stale_grant", "at node node"),
     ("stale_status", "changes clusters.further.dev default/db .status"),
     ("sticky_field", "changes configmaps default/db-config .data.version"),
+    ("still_creating", "create instance at cloud db"),
     ("stolen_lock", "reboot at rack east"),
+    ("stranger_key", "changes secrets default/db-tls .data.tls.crt"),
     ("stripped_label", "create configmaps default/db-config"),
     ("successor_status", "changes clusters.further.dev default/db .status"),
     ("taken_name", "changes clusters.further.dev default/db .status"),
     ("token_of_generation", "create volume at storage db"),
     ("two_passwords", "set password at database app"),
+    ("unlisted_instance", "launch at cloud web"),
     ("unwatched_namespaces", "creates configmaps blue/contact"),
     ("wide_selector", "configmaps default/other-0"),
     ("wrong_zone", "changes claims.further.dev default/data .metadata.annotations"),
