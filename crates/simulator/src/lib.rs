@@ -130,6 +130,7 @@
 //! | longest time until quiet, after a step or crash | 1 virtual hour; 12 series of changes after pauses of more than 20 minutes |
 //! | outage of a resource or remote system | 60 virtual seconds |
 //! | delay of a call | 10 virtual seconds |
+//! | time that a slower user waits before each write, in a run that is played before a finding about [counts](Oracle::SameCounts) | 2 virtual minutes |
 //! | processes of `SIMULATION_JOBS` | 256 |
 //! | attempts of a step | 600, one each virtual second; an attempt may last seven virtual days |
 //! | time that an operator waits for the user's next step before it is started again | 60 virtual seconds |
