@@ -156,8 +156,8 @@ impl Reference {
         play(definition, plan, Circumstances { seed: SEED, start, limits, expected, beginning, pace })
     }
 
-    /// Counts the creations and deletions of runs without faults in which the user is slower and faster. A step that such a user cannot take
-    /// tells nothing.
+    /// Counts the creations and deletions of runs without faults in which the user is slower and faster. A run whose
+    /// steps fail at this speed is left out.
     fn counts_at_other_paces(&self, definition: &Definition) -> Vec<CountsOfSteps> {
         let count = || {
             let (start, limits) = (&self.start, &Limits::default());

@@ -23,8 +23,9 @@ impl Hub {
         if state.shuffled.is_some() {
             return state.shuffled_next();
         }
-        let of_user = || state.next_of_calls(|call| call.actor == Actor::User).filter(|_| state.prefers_user);
-        if let Some(of_calls) = of_user().or_else(|| state.next_of_calls(|_| true)) {
+        let of_user = || state.next_of_calls(|call| call.actor == Actor::User);
+        let of_preferred = state.prefers_user.then(of_user).flatten();
+        if let Some(of_calls) = of_preferred.or_else(|| state.next_of_calls(|_| true)) {
             return Some(of_calls);
         }
         // Actors of the world are fast: an operator then receives its change and theirs together.

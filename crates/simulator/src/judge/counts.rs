@@ -159,7 +159,7 @@ pub(super) fn orphans(trace: &[Entry], learned: &Learned) -> BTreeMap<ObjectId, 
     collected
 }
 
-/// Whether a deletion by this actor may be the garbage collector's: other controllers of the cluster, such as the kubelet, end what it has begun.
+/// Whether this actor may end a deletion that the garbage collector began. The kubelet does so for Pods.
 fn is_collector(actor: Actor) -> bool {
     actor != Actor::User && !actor.is_operator()
 }

@@ -1,7 +1,7 @@
 //! Two operators program one edge, each the routes of its class. When the class of a route changes, the first operator
 //! removes the route, and the second one serves it. If the second one is faster, the first one removes what the second
 //! one has programmed, and nothing makes that one look again. The corrected operator begins when the other one has
-//! cleaned up, and removes only what is its own.
+//! cleaned up, and removes only its own route.
 //!
 //! Expected: same remotes. Minimum plan: the event of the new class reaches the first operator after the second one has
 //! acted, or the first one crashes while nothing happens, with the restart after the change.
@@ -86,7 +86,7 @@ fn operator(class: &'static str, variant: Variant) -> impl Fn(&Manager) -> Resul
         let routes = Routes { routes: manager.cached(), edge, class, variant };
         let mut builder = Builder::managed_by(manager).for_kind::<Route>();
         if variant == Variant::Buggy {
-            // Finalizers are not part of what is to be programmed.
+            // A change of finalizers does not change the route.
             builder = builder.with_predicate(GenerationChanged);
         }
         builder.complete(routes)?;
