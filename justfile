@@ -73,7 +73,7 @@ conformance-update:
 
 # play buggy operators, corrected ones and the examples under simulation, and measure: bugs found, false findings, determinism, speed
 simulations *files:
-    cargo run --release -p kube-simulator --features report -- report {{files}}
+    cargo run --profile bench -p kube-simulator --features report -- report {{files}}
 
 # check the work queue's locks and wake-ups under all thread interleavings (loom)
 loom:

@@ -1,7 +1,7 @@
 //! `cargo run -p kube-simulator -- report`: measures the simulator against its goals, and prints a table in Markdown.
 //!
 //! Without the feature `report`, the program is compiled again with the feature and optimised, and run with the same arguments. With it, `cargo run
-//! --release -p kube-simulator --features report -- report` does the same and compiles once.
+//! --profile bench -p kube-simulator --features report -- report` does the same and compiles once. The profile `bench` optimises across crates.
 
 mod cargo;
 #[cfg(feature = "report")]

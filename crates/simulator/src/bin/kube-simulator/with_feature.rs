@@ -8,7 +8,7 @@ use crate::cargo::cargo;
 pub(crate) fn run(arguments: impl Iterator<Item = String>) -> ExitCode {
     let mut command = cargo();
     command
-        .args(["run", "--release", "--package", "kube-simulator", "--features", "report", "--"])
+        .args(["run", "--profile", "bench", "--package", "kube-simulator", "--features", "report", "--"])
         .args(arguments);
     match command.status() {
         Ok(status) => {

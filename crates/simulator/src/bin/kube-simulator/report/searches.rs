@@ -21,6 +21,9 @@ const LINES: u64 = 15;
 /// End of the names of tests of operators without a bug in the corpus.
 const CORRECTED: &str = "::the_corrected_operator_has_no_finding";
 
+/// End of the names of other tests of operators without a bug, which are of ordinary shapes.
+const ORDINARY: &str = "_no_finding";
+
 /// Mark of the tests of examples in the reports, which have no bugs.
 const EXAMPLE: &str = "example ";
 
@@ -175,6 +178,7 @@ pub(crate) struct Summary {
     /// Whether each bug was found in time, and whether each operator without a bug got a finding.
     bugs: BTreeMap<String, bool>,
     corrected: BTreeMap<String, bool>,
+    ordinary: BTreeMap<String, bool>,
     examples: BTreeMap<String, bool>,
     slowest: f64,
     /// Findings, and those with a short story, with a marked write, and with one deviation at most.
@@ -229,6 +233,9 @@ impl Summary {
         } else if name.ends_with(CORRECTED) {
             *self.corrected.entry(operator).or_default() |= found.is_some();
             self.plans += played;
+        } else if name.ends_with(ORDINARY) {
+            *self.ordinary.entry(name.to_owned()).or_default() |= found.is_some();
+            self.plans += played;
         } else {
             *self.bugs.entry(operator).or_default() |= found.is_some() && seconds <= LONGEST;
             self.slowest = self.slowest.max(seconds);
@@ -238,7 +245,8 @@ impl Summary {
     pub(crate) fn exit_code(&self) -> u8 {
         // A report without any search of the corpus would otherwise meet all goals.
         let is_missed = self.bugs.values().any(|found| !found) || self.bugs.len() + self.corrected.len() == 0;
-        let has_false_finding = self.corrected.values().chain(self.examples.values()).any(|found| *found);
+        let without_bug = [&self.corrected, &self.ordinary, &self.examples];
+        let has_false_finding = without_bug.into_iter().flat_map(BTreeMap::values).any(|found| *found);
         if is_missed || has_false_finding {
             1
         } else if self.is_late {
@@ -265,7 +273,12 @@ impl fmt::Display for Summary {
         let (found, missed) = (count(&self.bugs, true), names(&self.bugs, false));
         writeln!(f, "| bugs found within {LONGEST} s of processor time{missed} | {found} of {bugs} | all |")?;
         writeln!(f, "| longest search for a bug | {:.1} s | ≤ {LONGEST} s |", self.slowest)?;
-        for (of, all) in [("corrected operators", &self.corrected), ("examples", &self.examples)] {
+        let without_bug = [
+            ("corrected operators", &self.corrected),
+            ("ordinary operators", &self.ordinary),
+            ("examples", &self.examples),
+        ];
+        for (of, all) in without_bug {
             let (found, of_them) = (count(all, true), names(all, true));
             writeln!(f, "| {of} with a finding{of_them} | {found} of {} | 0 |", all.len())?;
         }
