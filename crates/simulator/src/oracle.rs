@@ -9,8 +9,8 @@ pub enum Oracle {
     /// Whenever the world is quiet, its objects equal those of the run without faults.
     SameObjects,
     /// Objects are created and deleted as often as in the run without faults, or as in a run without faults in which the user waits two minutes
-    /// before each write or makes all writes of a step before anything else happens, or any number of times in between. A child that is created when its owners are gone, and that the
-    /// garbage collector deletes, does not count.
+    /// before each write or makes all writes of a step before anything else happens, or any number of times in between. A child that is created
+    /// when its owners are gone, and that the garbage collector or the operator deletes, does not count.
     SameCounts,
     /// Remote systems end in the states of the run without faults.
     SameRemotes,

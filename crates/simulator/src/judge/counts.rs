@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// Counts of a run without faults.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct CountsOfSteps {
     at_the_end: BTreeMap<ObjectId, Counts>,
     /// Counts when the world was quiet after each step.
@@ -130,8 +130,9 @@ pub(super) fn compare_counts(
 /// Finalizer of an object whose children are deleted before it.
 const FOREGROUND: &str = "foregroundDeletion";
 
-/// Objects that the garbage collector deleted, and that were created when their owners were gone already, by family. An operator that has not
-/// received the deletion of an owner yet may create its children again. The garbage collector deletes them again, so nothing is lost.
+/// Objects that were created when their owners were gone already, and that were deleted by another program than the user, by family. An operator
+/// that has not received the deletion of an owner yet may create its children again. The garbage collector deletes them again, or the operator
+/// does once it has the new view, so nothing is lost.
 pub(super) fn orphans(trace: &[Entry], learned: &Learned) -> BTreeMap<ObjectId, u32> {
     let mut gone: BTreeSet<String> = BTreeSet::new();
     let mut orphans: BTreeSet<String> = BTreeSet::new();
@@ -149,7 +150,7 @@ pub(super) fn orphans(trace: &[Entry], learned: &Learned) -> BTreeMap<ObjectId, 
             Verb::Changed if awaits_its_children(state) => drop(gone.insert(uid)),
             Verb::Changed => {}
             Verb::Deleted => {
-                if is_collector(change.actor) && orphans.contains(&uid) {
+                if change.actor != Actor::User && orphans.contains(&uid) {
                     *collected.entry(learned.names.family_by_name(&change.family)).or_default() += 1;
                 }
                 gone.insert(uid);
@@ -157,11 +158,6 @@ pub(super) fn orphans(trace: &[Entry], learned: &Learned) -> BTreeMap<ObjectId, 
         }
     }
     collected
-}
-
-/// Whether this actor may end a deletion that the garbage collector began. The kubelet does so for Pods.
-fn is_collector(actor: Actor) -> bool {
-    actor != Actor::User && !actor.is_operator()
 }
 
 /// Whether an object has owners, and all of them are lost.
@@ -334,8 +330,8 @@ mod tests {
         assert_eq!(counted(&risen("another", operator, Actor::Server), 1), (2, 2), "its owner exists");
         assert_eq!(
             counted(&risen("cluster", operator, operator), 1),
-            (2, 2),
-            "the operator deletes it itself"
+            (1, 1),
+            "the operator deletes it itself, with the new view"
         );
         assert_eq!(counted(&risen("page", operator, Actor::Server), 1), (1, 1), "its owner was collected");
         let kubelet = ProcessName { program: "kubelet", replica: 0, is_tested: false };
