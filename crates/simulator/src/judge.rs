@@ -167,12 +167,12 @@ fn finalizers(state: &ObjectState) -> BTreeSet<String> {
 
 /// Judges a run by the one without faults. Allowed violations do not count. `at_other_paces` plays runs without faults in which the user is slower and
 /// faster.
-pub(crate) fn judge(
+pub(crate) fn judge<'a>(
     expected: &Expected,
     outcome: &Outcome,
     plan: &Plan,
     is_allowed: &dyn Fn(Oracle) -> bool,
-    at_other_paces: &dyn Fn() -> Vec<CountsOfSteps>,
+    at_other_paces: &dyn Fn() -> &'a [CountsOfSteps],
 ) -> Option<Violation> {
     let reference = &expected.outcome;
     // A run that ended early, because it had become equal, is compared with the run without faults at that step.
@@ -275,6 +275,11 @@ fn compare_worlds(
             step => (format!("after step {step}"), suspect.until(step)),
         };
         let title = format!("{when}, {difference}");
+        let others = differences.iter().skip(1).filter_map(|difference| match difference {
+            Difference::Value { name, path, .. } => Some((name.clone(), path.clone())),
+            Difference::Missing(_) | Difference::Extra(_) => None,
+        });
+        let suspect = suspect.with_others(others.collect());
         let details = differences.iter().skip(1).take(3).map(ToString::to_string).collect();
         return Some(Violation { oracle, title, suspect, details });
     }

@@ -158,7 +158,7 @@ impl Reference {
 
     /// Counts the creations and deletions of runs without faults in which the user is slower and faster. A run whose
     /// steps fail at this speed is left out.
-    fn counts_at_other_paces(&self, definition: &Definition) -> Vec<CountsOfSteps> {
+    fn counts_at_other_paces(&self, definition: &Definition) -> &[CountsOfSteps] {
         let count = || {
             let (start, limits) = (&self.start, &Limits::default());
             let definition = Definition { stepping: None, ..definition.clone() };
@@ -170,7 +170,7 @@ impl Reference {
             let runs = [Pace::Slow, Pace::Fast].map(run).into_iter();
             runs.filter(|run| run.end == End::Quiet).map(CountsOfSteps::of).collect()
         };
-        self.at_other_paces.get_or_init(count).clone()
+        self.at_other_paces.get_or_init(count)
     }
 
     pub(super) fn outcome(&self) -> &Outcome {

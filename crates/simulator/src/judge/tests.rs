@@ -75,7 +75,7 @@ fn a_difference_that_is_allowed_does_not_hide_another() {
     let expected = Expected::new(outcome("1", "1"), Learned::default());
     let violated = |found: &Outcome, allowed: &[Oracle]| {
         let is_allowed = |oracle| allowed.contains(&oracle);
-        judge(&expected, found, &Plan::default(), &is_allowed, &Vec::new).map(|violation| violation.oracle)
+        judge(&expected, found, &Plan::default(), &is_allowed, &|| &[]).map(|violation| violation.oracle)
     };
     let both = outcome("2", "2");
     assert_eq!(violated(&both, &[]), Some(Oracle::SameObjects));

@@ -3,7 +3,10 @@
 use serde_json::Value;
 
 use super::Action;
-use crate::truth::{Change, Verb};
+use crate::{
+    names::Actor,
+    truth::{Change, Verb},
+};
 
 /// Subject of a violation, from which the guilty write is determined.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -13,6 +16,8 @@ pub(crate) enum Suspect {
         names: Vec<String>,
         /// The field that differs, such as `.status.phase`, if one does.
         field: Option<String>,
+        /// Other objects or remote systems with a field that differs.
+        others: Vec<(String, String)>,
         /// Number of the step after which the world was judged, if that was not the last one.
         last_step: Option<usize>,
     },
@@ -33,25 +38,42 @@ impl Suspect {
     /// Like [`about`](Self::about), but several objects contradict each other.
     pub(crate) fn about_all<'n>(names: impl IntoIterator<Item = &'n str>) -> Self {
         let family = |name: &str| name.split('#').next().unwrap_or_default().to_owned();
-        Self::About { names: names.into_iter().map(family).collect(), field: None, last_step: None }
+        let names = names.into_iter().map(family).collect();
+        Self::About { names, field: None, others: Vec::new(), last_step: None }
     }
 
     /// The field that differs.
-    pub(crate) fn of_field(self, path: &str) -> Self {
-        match self {
-            Self::About { names, last_step, .. } => {
-                Self::About { names, field: Some(path.to_owned()), last_step }
-            }
-            other => other,
+    pub(crate) fn of_field(mut self, path: &str) -> Self {
+        if let Self::About { field, .. } = &mut self {
+            *field = Some(path.to_owned());
         }
+        self
+    }
+
+    /// Other objects or remote systems, and the field of each that differs.
+    pub(crate) fn with_others(mut self, fields: Vec<(String, String)>) -> Self {
+        if let Self::About { others, .. } = &mut self {
+            *others = fields;
+        }
+        self
     }
 
     /// Only actions up to the end of this step can be guilty: later ones cannot have caused what the world was after it.
-    pub(crate) fn until(self, step: usize) -> Self {
-        match self {
-            Self::About { names, field, .. } => Self::About { names, field, last_step: Some(step) },
-            other => other,
+    pub(crate) fn until(mut self, step: usize) -> Self {
+        if let Self::About { last_step, .. } = &mut self {
+            *last_step = Some(step);
         }
+        self
+    }
+
+    /// The violations of the other fields, one by one.
+    fn others(&self) -> Vec<Self> {
+        let Self::About { others, last_step, .. } = self else { return Vec::new() };
+        let suspect = |(name, path): &(String, String)| {
+            let suspect = Self::about(name).of_field(path);
+            last_step.map_or(suspect.clone(), |step| suspect.until(step))
+        };
+        others.iter().map(suspect).collect()
     }
 
     /// The actions that can be guilty.
@@ -143,8 +165,9 @@ impl Guilty {
 /// last one, of those that changed the field that differs if there is one. If no action concerns the object, the first action of any object that only one of the runs has is guilty.
 ///
 /// An action that is missing may be the consequence of a change of what the operator had not read, such as a lost request. If only this
-/// run has such a change, the change is guilty instead. If an action of the same name is the last one that changed the field that differs, that
-/// one is guilty: the story shows what set the field, and not that it happened once less.
+/// run has such a change, the change is guilty instead. If an action of the same name is the last one that changed the field that differs, in the
+/// same step or later, that one is guilty: the story shows what set the field, and not that it happened once less. Or else, if another field differs
+/// as well, an action that changed that one and that only this run has is guilty.
 pub(crate) fn guilty(run: &[Action], without_faults: &[Action], suspect: &Suspect) -> Option<Guilty> {
     // A violation of the run without faults has no other run to compare with.
     let has_other = !without_faults.is_empty();
@@ -179,9 +202,19 @@ pub(crate) fn guilty(run: &[Action], without_faults: &[Action], suspect: &Suspec
                 return Some(Guilty::Unread(unread));
             }
             let is_repetition = |last: &Guilty| {
-                last.place().is_some_and(|place| label(&run[place]) == label(&without_faults[missing]))
+                let is_late = |place: usize| step_of(run, place) >= step_of(without_faults, missing);
+                last.place().is_some_and(|place| {
+                    label(&run[place]) == label(&without_faults[missing]) && is_late(place)
+                })
             };
-            last_of_field.filter(is_repetition).or(Some(Guilty::Missing(missing)))
+            // The operator may have missed an action because of what it did to another object.
+            let extra_of_other = || {
+                suspect
+                    .others()
+                    .iter()
+                    .find_map(|other| extra(&|action| label(action).filter(|_| other.has_field(action))))
+            };
+            last_of_field.filter(is_repetition).or_else(extra_of_other).or(Some(Guilty::Missing(missing)))
         })
         .or_else(|| extra(&with_content))
         .or(last_about)
@@ -237,17 +270,24 @@ fn has_common_field(one: &[String], other: &[String]) -> bool {
     one.iter().any(|one| other.iter().any(|other| contains(one, other) || contains(other, one)))
 }
 
-/// Name of a change of an operator, or of an effect that changed a remote system, equal in all runs.
+/// Name of a change of an operator, or of an effect that changed a remote system, equal in all runs. All processes of an operator have the
+/// same name.
 fn label(action: &Action) -> Option<String> {
     match action {
-        Action::Committed(change) if change.actor.is_operator() && change.is_visible => {
-            Some(format!("{:?} {} {:?}", change.verb, change.family, change.paths()))
+        Action::Committed(change) if change.is_visible => {
+            let program = operator(change.actor)?;
+            Some(format!("{program} {:?} {} {:?}", change.verb, change.family, change.paths()))
         }
-        Action::CarriedOut { actor, name, changed } if actor.is_operator() && !changed.is_empty() => {
-            Some(name.to_string())
+        Action::CarriedOut { actor, name, changed } if !changed.is_empty() => {
+            Some(format!("{} {name}", operator(*actor)?))
         }
         _ => None,
     }
+}
+
+/// Name of the operator that acts.
+fn operator(actor: Actor) -> Option<&'static str> {
+    actor.process().filter(|process| process.is_tested).map(|process| process.program)
 }
 
 /// Content of an object after a change, without the parts that differ between any two runs.
@@ -280,6 +320,11 @@ fn first_excess(
             && count(&one, &found.label, usize::MAX) > count(&other, &found.label, usize::MAX)
     };
     one.iter().enumerate().find(is_excess).map(|(_, found)| found.place)
+}
+
+/// Number of steps that had begun before an action.
+fn step_of(actions: &[Action], place: usize) -> usize {
+    actions[..place].iter().filter(|action| matches!(action, Action::Step(_))).count()
 }
 
 /// An action with a label.
