@@ -7,6 +7,7 @@ mod abandoned_shield;
 mod adopted_database;
 mod backup_of_now;
 mod became_ready;
+mod both_down;
 mod changed_class;
 mod changed_mind;
 mod common;
@@ -23,6 +24,7 @@ mod ended_unseen;
 mod endless_migration;
 mod error_is_absence;
 mod expired_preview;
+mod expired_token;
 mod failed_for_ever;
 mod first_seen;
 mod fixed_grace;
@@ -33,6 +35,7 @@ mod gives_up;
 mod gone_credentials;
 mod guarded_revocation;
 mod handed_over;
+mod hasty_rollback;
 mod immutable_job;
 mod kept_deadline;
 mod last_error_wins;
@@ -65,8 +68,10 @@ mod previous_only;
 mod reapplied_legacy;
 mod remembered_condition;
 mod remembered_name;
+mod remembered_zone;
 mod removed_by_index;
 mod retained_too_late;
+mod reverted_edit;
 mod risen_child;
 mod same_port;
 mod second_bootstrap;
@@ -81,12 +86,15 @@ mod sticky_field;
 mod still_creating;
 mod stolen_lock;
 mod stranger_key;
+mod strangers_work;
 mod stripped_label;
 mod successor_status;
 mod taken_name;
 mod token_of_generation;
 mod two_passwords;
+mod unawaited_pause;
 mod unlisted_instance;
+mod untracked_secret;
 mod unwatched_namespaces;
 mod wide_selector;
 mod wrong_zone;
@@ -103,11 +111,12 @@ enum Variant {
 }
 
 /// Guilty write of each operator, as the stories mark it.
-const GUILTY: [(&str, &str); 84] = [
+const GUILTY: [(&str, &str); 92] = [
     ("abandoned_shield", "creates configmaps default/database"),
     ("adopted_database", "changes clusters.further.dev default/db .status"),
     ("backup_of_now", "creates configmaps default/db-"),
     ("became_ready", "changes configmaps default/db-proxy .data.upstream"),
+    ("both_down", "changes sites.further.dev default/east .status"),
     ("changed_class", "remove route at edge shop"),
     ("changed_mind", "decommission at gossip node 2"),
     ("crowded_rollout", "changes clusters.further.dev default/green .status"),
@@ -123,6 +132,7 @@ const GUILTY: [(&str, &str); 84] = [
     ("endless_migration", "creates jobs.batch default/db-migrate-1"),
     ("error_is_absence", "changes configmaps default/db-settings .data.memory"),
     ("expired_preview", "deletes previews.further.dev default/pr-1"),
+    ("expired_token", "changes machines.further.dev default/web .status.joined"),
     ("failed_for_ever", "changes clusters.further.dev default/db .status"),
     ("first_seen", "changes clusters.further.dev default/east .status"),
     ("fixed_grace", "drop topic at broker orders"),
@@ -133,6 +143,7 @@ const GUILTY: [(&str, &str); 84] = [
     ("gone_credentials", "changes clusters.further.dev default/db .metadata.finalizers"),
     ("guarded_revocation", "deletes secrets edge/public-certificate"),
     ("handed_over", "changes deployments.apps default/shop .spec.replicas"),
+    ("hasty_rollback", "stop server at host main"),
     ("immutable_job", "apply jobs.batch default/db-migrate"),
     ("kept_deadline", "changes deployments.apps default/db-blue"),
     ("last_error_wins", "configmaps default/db-region-0"),
@@ -164,8 +175,10 @@ const GUILTY: [(&str, &str); 84] = [
     ("reapplied_legacy", "changes databases.further.dev default/db .spec.size"),
     ("remembered_condition", "changes stores.further.dev default/vault .status"),
     ("remembered_name", "create user at database db"),
+    ("remembered_zone", "put record at dns www.shop.example.org"),
     ("removed_by_index", "changes ingresses.networking.k8s.io default/gateway .spec.rules"),
     ("retained_too_late", "changes persistentvolumeclaims default/data-es-0 .metadata.ownerReferences"),
+    ("reverted_edit", "changes topics.further.dev default/orders .spec.retention"),
     ("same_port", "changes clusters.further.dev default/green .status"),
     ("second_bootstrap", "bootstrap at volumes db"),
     ("shared_child", "changes configmaps default/db-config .data.main"),
@@ -179,12 +192,15 @@ const GUILTY: [(&str, &str); 84] = [
     ("still_creating", "create instance at cloud db"),
     ("stolen_lock", "reboot at rack east"),
     ("stranger_key", "changes secrets default/db-tls .data.tls.crt"),
+    ("strangers_work", "upload part at repository photos"),
     ("stripped_label", "create configmaps default/db-config"),
     ("successor_status", "changes clusters.further.dev default/db .status"),
     ("taken_name", "changes clusters.further.dev default/db .status"),
     ("token_of_generation", "create volume at storage db"),
     ("two_passwords", "set password at database app"),
+    ("unawaited_pause", "launch at cloud red/web"),
     ("unlisted_instance", "launch at cloud web"),
+    ("untracked_secret", "changes configmaps default/metrics-config .data.user"),
     ("unwatched_namespaces", "creates configmaps blue/contact"),
     ("wide_selector", "configmaps default/other-0"),
     ("wrong_zone", "changes claims.further.dev default/data .metadata.annotations"),

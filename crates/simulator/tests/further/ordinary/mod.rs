@@ -1,6 +1,8 @@
 //! No bugs: operators of the shapes that most operators have. They look neither at the deletion of an object nor at conflicts, because a later
 //! reconcile and the garbage collector set right what an old view has done.
 
+mod address_pool;
+mod backup_runs;
 mod dns_record;
 mod mailer_conditions;
 mod memcached;
