@@ -31,9 +31,11 @@ pub(crate) struct Start {
 }
 
 impl Seed {
-    /// Sets the wall time of this thread. Seeds differ by a day and some milliseconds.
+    /// Sets the wall time of this thread. Seeds differ by eleven years and some milliseconds: 2026 and 2037 have the same days of the week, so that
+    /// schedules are equal, and no run lasts until a time that the other one has, so that names with a time differ.
     pub(super) fn set_time(self, since_start: Duration) -> ThreadEpoch {
-        let milliseconds = 1_767_225_600_000 + 86_400_123 * (self.0 % 1000) as i64;
+        let eleven_years = 4018 * 86_400_000;
+        let milliseconds = 1_767_225_600_000 + (eleven_years + 123) * (self.0 % 100) as i64;
         let start = jiff::Timestamp::UNIX_EPOCH + jiff::SignedDuration::from_millis(milliseconds);
         let since_start = jiff::SignedDuration::try_from(since_start).unwrap_or_default();
         Epoch::starting_now(start.saturating_add(since_start).unwrap_or(start)).for_this_thread()

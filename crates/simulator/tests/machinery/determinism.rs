@@ -2,7 +2,10 @@
 
 #![expect(clippy::disallowed_types, reason = "the order of a hash map is one of the bugs")]
 
-use std::{collections::HashMap, time::SystemTime};
+use std::{
+    collections::HashMap,
+    time::{Duration, SystemTime},
+};
 
 use controller_runtime::Action;
 use kube_simulator::Oracle;
@@ -57,4 +60,21 @@ fn time_and_randomness_of_the_simulation_repeat() {
     });
     assert!(timely.replay("").expect("a plan").is_none());
     assert!(applies(|key| key.name().to_owned()).replay("").expect("a plan").is_none());
+}
+
+/// No run has a day of another run, so that each name with a day differs between runs with different dates.
+#[test]
+fn names_with_the_days_of_a_long_run_repeat() {
+    const DAY: i64 = 86_400;
+    let daily = simulation(|_, cx| async move {
+        let now = cx.wall_time().as_second();
+        cx.client().apply(&map(&format!("day-{}", now / DAY))).await?;
+        Ok(Action::requeue_after(Duration::from_secs((DAY - now % DAY).unsigned_abs())))
+    });
+    let daily = daily.step("three days pass", async |_| {
+        tokio::time::sleep(Duration::from_secs(3 * DAY.unsigned_abs())).await;
+        Ok::<(), std::convert::Infallible>(())
+    });
+    let finding = daily.replay("").expect("a plan");
+    assert!(finding.is_none(), "{}", finding.expect("a finding"));
 }
