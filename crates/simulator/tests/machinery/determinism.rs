@@ -7,7 +7,8 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use controller_runtime::Action;
+use controller_runtime::{Action, ObjectKey};
+use k8s_openapi::api::core::v1::ConfigMap;
 use kube_simulator::Oracle;
 
 use super::{applies, found, map, simulation};
@@ -62,17 +63,26 @@ fn time_and_randomness_of_the_simulation_repeat() {
     assert!(applies(|key| key.name().to_owned()).replay("").expect("a plan").is_none());
 }
 
-/// No run has a day of another run, so that each name with a day differs between runs with different dates.
+/// The map of the first day differs from the others. If the runs had a day in common, its map would be the first one in one run only.
 #[test]
 fn names_with_the_days_of_a_long_run_repeat() {
     const DAY: i64 = 86_400;
-    let daily = simulation(|_, cx| async move {
+    let daily = simulation(|namespace, cx| async move {
+        if namespace.name() != "default" {
+            return Ok(Action::done());
+        }
         let now = cx.wall_time().as_second();
-        cx.client().apply(&map(&format!("day-{}", now / DAY))).await?;
+        let is_first = cx.client().get(&ObjectKey::<ConfigMap>::new("default", "begun")).await?.is_none();
+        let mut today = map(&format!("day-{}", now / DAY));
+        if is_first {
+            today.data = Some([("begins".to_owned(), "yes".to_owned())].into());
+        }
+        cx.client().create(&today).await?;
+        cx.client().apply(&map("begun")).await?;
         Ok(Action::requeue_after(Duration::from_secs((DAY - now % DAY).unsigned_abs())))
     });
-    let daily = daily.step("three days pass", async |_| {
-        tokio::time::sleep(Duration::from_secs(3 * DAY.unsigned_abs())).await;
+    let daily = daily.step("a day and a half pass", async |_| {
+        tokio::time::sleep(Duration::from_secs(3 * DAY.unsigned_abs() / 2)).await;
         Ok::<(), std::convert::Infallible>(())
     });
     let finding = daily.replay("").expect("a plan");
