@@ -195,7 +195,7 @@ pub(crate) fn judge<'a>(
                 (vec![by_family(counts)], by_family(&lasting_counts(outcome, plan)));
             compare_counts(&expected, &found, reaches)?;
             // Looked up only now, because it parses the objects.
-            leave_out_orphans(&orphans(&outcome.trace, learned), &expected[0], &mut found);
+            leave_out_orphans(&orphans(&outcome.trace, learned, plan), &expected[0], &mut found);
             compare_counts(&expected, &found, reaches)?;
             let others = at_other_paces();
             expected.extend(others.iter().map(|other| by_family(other.after(outcome.merged_after))));

@@ -10,7 +10,8 @@ pub enum Oracle {
     SameObjects,
     /// Objects are created and deleted as often as in the run without faults, or as in a run without faults in which the user waits two minutes
     /// before each write or makes all writes of a step before anything else happens, or any number of times in between. A child that is created
-    /// when its owners are gone, and that the garbage collector or the operator deletes, does not count.
+    /// when its owners are gone, and that the garbage collector deletes, does not count. Nor does one that the operator deletes itself, if the plan
+    /// held watch events back.
     SameCounts,
     /// Remote systems end in the states of the run without faults.
     SameRemotes,

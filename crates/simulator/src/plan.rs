@@ -196,6 +196,11 @@ impl DeviationKind {
         )
     }
 
+    /// Whether lines of a watch are held back, so that the operator acts on an old view.
+    pub(crate) fn holds_lines_back(self) -> bool {
+        matches!(self, Self::Hold(_) | Self::Relist(_) | Self::LoseAnswerAndEvents)
+    }
+
     /// Returns milder deviations at the same place, the mildest first.
     pub(crate) fn milder(self) -> Vec<Self> {
         match self {
