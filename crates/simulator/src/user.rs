@@ -24,7 +24,7 @@ pub struct User {
 
 impl User {
     pub(crate) fn new(gate: Gate) -> Self {
-        // A user who waits before a write does not give up meanwhile.
+        // Waiting before a write is no reason to give up.
         let timeout = REQUEST_TIMEOUT + gate.wait_before_writes;
         Self { client: Client::builder(gate.client(), "user").service(gate).request_timeout(timeout).build() }
     }

@@ -55,7 +55,7 @@ pub(super) struct FailedReconcile {
     pub(super) error: String,
 }
 
-/// An object whose latest reconcile failed.
+/// An object that failed in its latest reconcile.
 #[derive(Debug)]
 struct Failing {
     error: String,

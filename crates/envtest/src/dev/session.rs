@@ -46,7 +46,7 @@ const LOCK: &str = "session.lock";
 /// Address of the operator's webhooks at their default port.
 pub(super) const DEFAULT_WEBHOOKS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9443);
 
-/// User who may read metrics and explanations, and retry requests.
+/// User with the rights to read metrics and explanations, and to retry requests.
 const READER: &str = "explain-reader";
 
 /// Lifetime of the operator's token: a week, because an operator continues to run while its code does not compile.

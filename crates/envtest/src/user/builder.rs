@@ -220,7 +220,7 @@ fn impersonating(admin: &str, name: &str, groups: &[String], namespace: &str) ->
         if !user["user"].is_object() {
             user["user"] = json!({});
         }
-        // The administrator's credentials stay, because impersonation needs a user who may impersonate.
+        // The administrator's credentials stay, because impersonation needs the right to impersonate.
         user["user"]["as"] = json!(name);
         user["user"]["as-groups"] = json!(groups);
     }

@@ -248,7 +248,7 @@ fn labels_by_step(reference: &Outcome) -> BTreeMap<usize, BTreeSet<&str>> {
 
 fn lost_answers(writes: &[Write]) -> Vec<Deviation> {
     let visible = || writes.iter().filter(|write| write.is_visible);
-    // Remote systems have no watch whose events could be held back.
+    // Remote systems have no watch, so no events can be held back.
     let with_news = visible().filter(|write| !write.is_effect());
     let lost = visible().map(|write| at(write, DeviationKind::LoseAnswer));
     lost.chain(with_news.map(|write| at(write, DeviationKind::LoseAnswerAndEvents))).collect()

@@ -42,7 +42,7 @@ impl Line {
         Self { text, label }
     }
 
-    /// The error 410, the last line of a watch whose version is older than the server's history.
+    /// The error 410, the last line of a watch from a version that is older than the server's history.
     pub(crate) fn gone() -> Self {
         let text = concat!(
             r#"{"type":"ERROR","object":{"apiVersion":"v1","kind":"Status","metadata":{},"status":"Failure","#,

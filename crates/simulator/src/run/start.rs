@@ -1,4 +1,4 @@
-//! Beginning of runs: a server with the kinds of the simulation, in whose state every run with the same seed begins.
+//! Beginning of runs: a server with the kinds of the simulation. Every run with the same seed begins in its state.
 //!
 //! A server takes longer to start than a short run takes. So it is started once in the process for each seed, and the kinds are
 //! installed once for each search.

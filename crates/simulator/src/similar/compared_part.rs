@@ -187,7 +187,7 @@ mod tests {
     use super::*;
     use crate::similar::{Masks, without_volatile_fields};
 
-    /// Values whose names and texts are often those that have a meaning here.
+    /// Values with names and texts that often have a meaning here.
     fn value() -> impl Strategy<Value = Value> {
         let leaf = prop_oneof![
             Just(Value::Null),

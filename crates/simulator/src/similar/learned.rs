@@ -13,7 +13,7 @@ pub(crate) struct Learned {
     pub(super) leaves: BTreeSet<String>,
     /// Places of maps with keys that differ.
     pub(super) keyed: BTreeSet<String>,
-    /// Those of the `leaves` whose texts differ even after the learned values in them are replaced.
+    /// Leaves with texts that differ even after the learned values in them are replaced.
     pub(super) opaque: BTreeSet<String>,
     /// Names of objects.
     pub(crate) names: LearnedNames,

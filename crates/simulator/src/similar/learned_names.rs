@@ -71,7 +71,7 @@ impl LearnedNames {
     }
 }
 
-/// Objects of one world that another one lacks, and whose names the server has not generated.
+/// Objects of one world that another one lacks, without those that the server has named.
 fn only_in<'w>(world: &'w World, other: &World) -> Vec<&'w ObjectId> {
     let is_own = |(id, object): &(&ObjectId, &Arc<ObjectState>)| {
         !other.objects.contains_key(*id) && object.metadata_text("generateName").is_empty()

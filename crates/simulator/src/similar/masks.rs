@@ -118,7 +118,7 @@ pub(super) fn in_order(field: &str, mut value: Value) -> Value {
         _ => return value,
     };
     if let Value::Array(items) = &mut value
-        // A custom resource may use the name for another list, whose order may have a meaning.
+        // A custom resource may use the name for another list, and the order of that may have a meaning.
         && items.iter().all(|item| key(item).is_some())
     {
         items.sort_by(|one, other| key(one).cmp(&key(other)));

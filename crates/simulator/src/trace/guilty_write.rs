@@ -71,7 +71,10 @@ impl Suspect {
         let Self::About { others, last_step, .. } = self else { return Vec::new() };
         let suspect = |(name, path): &(String, String)| {
             let suspect = Self::about(name).of_field(path);
-            last_step.map_or(suspect.clone(), |step| suspect.until(step))
+            match *last_step {
+                Some(step) => suspect.until(step),
+                None => suspect,
+            }
         };
         others.iter().map(suspect).collect()
     }
@@ -207,7 +210,7 @@ pub(crate) fn guilty(run: &[Action], without_faults: &[Action], suspect: &Suspec
                     label(&run[place]) == label(&without_faults[missing]) && is_late(place)
                 })
             };
-            // The operator may have missed an action because of what it did to another object.
+            // An extra write to another object may be the reason why the action is missing.
             let extra_of_other = || {
                 suspect
                     .others()

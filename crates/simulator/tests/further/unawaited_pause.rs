@@ -1,8 +1,8 @@
-//! One operator launches an instance for each machine, and another one moves machines to other namespaces. It
-//! marks a machine as paused, so that nobody works on it, copies the machine with its instance, and deletes
-//! the original. Who has begun before that does not see the mark: an instance that is being launched belongs
-//! to no machine in the end, and the copy gets another one. The corrected operator waits until the first one
-//! has reported that it sees the mark.
+//! One operator launches an instance for each machine, and a second operator moves machines to other
+//! namespaces. The second marks a machine as paused, copies the machine with its instance, and deletes the
+//! original. It does not wait for a launch that has begun before the mark: the launched instance then belongs
+//! to no machine, and the copy gets another instance. The corrected operator waits until the first operator
+//! has reported the pause.
 //!
 //! Expected: same remotes. Minimum plan: a crash after the launch, with the restart after the move; or the
 //! move is asked for before the launch, which is carried out when the machine has been moved.
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use crate::common::*;
 
-/// Annotation of machines on which nobody may work.
+/// Annotation of machines that are paused.
 const PAUSED: &str = "further.dev/paused";
 
 /// Interval at which the operator that moves machines looks again.
@@ -24,7 +24,7 @@ struct MachineSpec {
     size: i32,
 }
 
-/// The instance of a machine, and whether nobody works on the machine.
+/// The instance of a machine, and whether the launching operator has paused.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
 #[serde(default)]
 struct MachineStatus {

@@ -149,7 +149,7 @@ fn start() -> Result<Figure, String> {
 /// Goal of reconciles a second.
 const RATE: f64 = 10_000.0;
 
-/// Objects, and writes to each of them, whose reconciles are measured.
+/// Numbers of objects, and of writes to each of them, in the measurement of reconciles.
 const OBJECTS: u32 = 100;
 const WRITES: u32 = 25;
 

@@ -332,6 +332,9 @@ mod tests {
         assert_eq!(code(&[bug(Some("quiet"), 1.0), corrected(Some("quiet"), 3)]), 1);
         assert_eq!(code(&[bug(Some("quiet"), 1.0), corrected(None, 2)]), 3);
         assert_eq!(code(&[bug(Some("quiet"), 1.0), silent("example x", Some("quiet"), 3)]), 1);
+        let ordinary = |found| silent("ordinary::x::the_operator_has_no_finding", found, 3);
+        assert_eq!(code(&[bug(Some("quiet"), 1.0), ordinary(None)]), 0);
+        assert_eq!(code(&[bug(Some("quiet"), 1.0), ordinary(Some("same counts"))]), 1);
         assert_eq!(code(&[]), 1);
         let text = Summary::of(&[bug(Some("quiet"), 1.0), corrected(Some("quiet"), 3)]).to_string();
         assert!(text.contains("| quiet, 1 deviation, 12 lines: operator creates x |"), "{text}");
